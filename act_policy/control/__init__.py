@@ -1,0 +1,1 @@
+"""What a robot imports: chunk execution, temporal ensembling, the ONNX runtime. No torch."""

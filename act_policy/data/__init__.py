@@ -1,0 +1,1 @@
+"""Demonstrations: formats in and out, statistics, chunks, inspection, the Lightning DataModule."""

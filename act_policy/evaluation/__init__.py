@@ -1,0 +1,1 @@
+"""Rollouts in simulation, success statistics, videos."""

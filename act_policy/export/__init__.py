@@ -1,0 +1,1 @@
+"""Policies as files: bundle and ONNX, each proven equal to the trained policy."""

@@ -1,0 +1,1 @@
+"""The network: attention, blocks, image encoder, latent, ACT, and the policy around it."""

@@ -1,0 +1,1 @@
+"""Gymnasium environments, scripted experts, recording of demonstrations."""

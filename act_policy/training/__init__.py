@@ -1,0 +1,1 @@
+"""Losses, the LightningModule, optimiser groups and callbacks."""

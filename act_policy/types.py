@@ -1,0 +1,253 @@
+"""The words that every room of the package shares; numpy only.
+
+Axes, the same letters in annotations, einops patterns, comments and docs:
+
+    b batch          n cameras         c h w channel, height, width
+    s state size     a action size     k chunk length
+    t encoder tokens q m query and memory tokens
+    d model width    heads             e width per head     z latent size
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from act_policy.errors import UserError
+
+ArrayT = TypeVar("ArrayT")
+"""A numpy array on the robot and in files, a torch tensor inside the network."""
+
+IMAGE_PREFIX = "observation.images."
+STATE_KEY = "observation.state"
+ENVIRONMENT_STATE_KEY = "observation.environment_state"
+ACTION_KEY = "action"
+
+
+class Observation(NamedTuple, Generic[ArrayT]):
+    """What the robot perceives at one moment, raw; every array may have a leading batch axis.
+
+    images: camera name -> uint8 (h, w, 3) RGB.
+    state: float32 (s,), proprioception in the schema's units.
+    environment_state: float32, what a simulator knows of the objects; None where there is none.
+    """
+
+    images: Mapping[str, ArrayT]
+    state: ArrayT
+    environment_state: ArrayT | None = None
+
+    @classmethod
+    def from_keys(cls, values: Mapping[str, ArrayT]) -> "Observation[ArrayT]":
+        """Bind LeRobot's keys (`observation.images.<camera>`, `observation.state`) by name.
+
+        A key that is none of them raises UserError: nothing is passed over silently.
+        """
+        images: dict[str, ArrayT] = {}
+        vectors: dict[str, ArrayT] = {}
+        for key, value in values.items():
+            if key.startswith(IMAGE_PREFIX):
+                images[key.removeprefix(IMAGE_PREFIX)] = value
+            elif key in (STATE_KEY, ENVIRONMENT_STATE_KEY):
+                vectors[key] = value
+            else:
+                raise UserError(
+                    f"observation key {key!r} is unknown; expected {IMAGE_PREFIX}<camera>, "
+                    f"{STATE_KEY} or {ENVIRONMENT_STATE_KEY}"
+                )
+        if STATE_KEY not in vectors:
+            raise UserError(f"the observation has no {STATE_KEY}; found {sorted(values)}")
+        return cls(images, vectors[STATE_KEY], vectors.get(ENVIRONMENT_STATE_KEY))
+
+
+class ActionChunk(NamedTuple):
+    """The next k actions from one step on.
+
+    actions: float32 (k, a) in physical units; rows past the episode's end repeat the last action.
+    is_pad: bool (k,), true exactly for those rows.
+    """
+
+    actions: np.ndarray
+    is_pad: np.ndarray
+
+
+@dataclass(frozen=True)
+class Camera:
+    """One camera's name and its image size in pixels."""
+
+    name: str
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a dataset, a policy and a robot must agree on before anything moves.
+
+    Cameras, joints and actions are bound by these names, never by their place in a list.
+    rate is in steps per second; task is the id of the simulated environment, "" on a real robot.
+    """
+
+    cameras: tuple[Camera, ...]
+    state_names: tuple[str, ...]
+    state_units: tuple[str, ...]
+    action_names: tuple[str, ...]
+    action_units: tuple[str, ...]
+    rate: float
+    environment_state_names: tuple[str, ...] = ()
+    task: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.state_names or not self.action_names:
+            raise UserError("a schema needs at least one state and one action dimension")
+        for field, names, units in (
+            ("state", self.state_names, self.state_units),
+            ("action", self.action_names, self.action_units),
+        ):
+            if len(names) != len(units):
+                raise UserError(
+                    f"{field}: {len(names)} names but {len(units)} units; give one unit a name"
+                )
+        for field, every in (
+            ("camera", self.camera_names),
+            ("state", self.state_names),
+            ("action", self.action_names),
+            ("environment state", self.environment_state_names),
+        ):
+            if twice := sorted({name for name in every if every.count(name) > 1}):
+                raise UserError(f"{field} names must be unique; found twice: {', '.join(twice)}")
+        for camera in self.cameras:
+            if camera.height < 1 or camera.width < 1:
+                raise UserError(
+                    f"camera {camera.name}: size {camera.height}x{camera.width} must be positive"
+                )
+        if not self.rate > 0:
+            raise UserError(f"rate must be positive, found {self.rate} steps per second")
+
+    @property
+    def camera_names(self) -> tuple[str, ...]:
+        """Names in the order in which the network sees the cameras."""
+        return tuple(camera.name for camera in self.cameras)
+
+    @property
+    def state_size(self) -> int:
+        """The s of (b, s)."""
+        return len(self.state_names)
+
+    @property
+    def action_size(self) -> int:
+        """The a of (b, k, a)."""
+        return len(self.action_names)
+
+    def differences(self, other: "Schema") -> list[str]:
+        """Say field by field where the other schema differs; empty when the two are the same.
+
+        task is left out: the same robot may do several.
+        """
+        mine, theirs = self.to_dict(), other.to_dict()
+        return [
+            f"{field}: {mine[field]} here, {theirs[field]} there"
+            for field in mine
+            if field != "task" and mine[field] != theirs[field]
+        ]
+
+    def check(self, observation: Observation[np.ndarray]) -> None:
+        """Raise UserError unless the observation is what this schema describes.
+
+        Names, sizes, dtype and finiteness are checked; arrays may have one leading batch axis,
+        the same for all. Extra cameras are refused as well as missing ones.
+        """
+        found, expected = set(observation.images), set(self.camera_names)
+        if found != expected:
+            raise UserError(
+                f"cameras differ: the policy expects {sorted(expected)}, "
+                f"the observation has {sorted(found)}"
+            )
+        batch = np.shape(observation.state)[:-1]
+        if len(batch) > 1:
+            raise UserError(
+                f"{STATE_KEY}: shape {np.shape(observation.state)}, "
+                f"expected ({self.state_size},) or (b, {self.state_size})"
+            )
+        for camera in self.cameras:
+            image = observation.images[camera.name]
+            shape = (*batch, camera.height, camera.width, 3)
+            if np.shape(image) != shape or image.dtype != np.uint8:
+                raise UserError(
+                    f"{IMAGE_PREFIX}{camera.name}: {image.dtype} {np.shape(image)}, "
+                    f"expected uint8 {shape}"
+                )
+        vectors = [(STATE_KEY, observation.state, self.state_names)]
+        if self.environment_state_names or observation.environment_state is not None:
+            if observation.environment_state is None:
+                raise UserError(f"the observation has no {ENVIRONMENT_STATE_KEY}")
+            vectors.append(
+                (
+                    ENVIRONMENT_STATE_KEY,
+                    observation.environment_state,
+                    self.environment_state_names,
+                )
+            )
+        for key, vector, names in vectors:
+            if np.shape(vector) != (*batch, len(names)):
+                raise UserError(f"{key}: shape {np.shape(vector)}, expected {(*batch, len(names))}")
+            if not (finite := np.isfinite(vector)).all():
+                where = [names[i] for i in np.unique(np.argwhere(~finite)[:, -1])]
+                raise UserError(f"{key}: not a finite number in {', '.join(where)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `from_dict` is the inverse."""
+        plain = asdict(self)
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in plain.items()}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Schema":
+        """Rebuild from `to_dict`; a missing or unknown field raises UserError."""
+        known = set(cls.__dataclass_fields__)
+        if unknown := sorted(set(plain) - known):
+            raise UserError(f"schema: unknown fields {', '.join(unknown)}")
+        try:
+            return cls(
+                cameras=tuple(Camera(**camera) for camera in plain["cameras"]),
+                state_names=tuple(plain["state_names"]),
+                state_units=tuple(plain["state_units"]),
+                action_names=tuple(plain["action_names"]),
+                action_units=tuple(plain["action_units"]),
+                rate=float(plain["rate"]),
+                environment_state_names=tuple(plain.get("environment_state_names", ())),
+                task=str(plain.get("task", "")),
+            )
+        except KeyError as missing:
+            raise UserError(f"schema: field {missing} is missing") from None
+        except TypeError as error:
+            raise UserError(f"schema: {error}") from None
+
+
+class FieldStatistics(NamedTuple):
+    """Statistics of one vector over every training step: float64, one value a dimension.
+
+    std is the population standard deviation as measured; what divides is `Statistics.scale`.
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+    min: np.ndarray
+    max: np.ndarray
+
+
+class Statistics(NamedTuple):
+    """What the normaliser needs, over exactly the episodes trained on.
+
+    std_floor: the smallest divisor, in physical units; a joint that never moved must not explode.
+    count: number of steps measured.
+    """
+
+    state: FieldStatistics
+    action: FieldStatistics
+    count: int
+    std_floor: float = 1e-2
+    environment_state: FieldStatistics | None = None
+
+    def scale(self, field: FieldStatistics) -> np.ndarray:
+        """The divisor max(std, std_floor), float64, one value a dimension."""
+        return np.maximum(field.std, self.std_floor)
