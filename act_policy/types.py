@@ -239,15 +239,16 @@ class Statistics(NamedTuple):
     """What the normaliser needs, over exactly the episodes trained on.
 
     std_floor: the smallest divisor, in physical units; a joint that never moved must not explode.
-    count: number of steps measured.
+    step_count: number of steps measured.
     """
 
     state: FieldStatistics
     action: FieldStatistics
-    count: int
+    step_count: int
     std_floor: float = 1e-2
     environment_state: FieldStatistics | None = None
 
     def scale(self, field: FieldStatistics) -> np.ndarray:
         """The divisor max(std, std_floor), float64, one value a dimension."""
-        return np.maximum(field.std, self.std_floor)
+        scale: np.ndarray = np.maximum(field.std, self.std_floor)
+        return scale
