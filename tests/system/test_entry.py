@@ -1,0 +1,123 @@
+"""The shared wrapper as a user meets it: a script in its own process, its exit code, its words."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+SCRIPT = """
+'''Paint a fence.'''
+import sys
+from pathlib import Path
+sys.path.insert(0, {scripts!r})
+import entry
+entry.CONFIGS = Path(__file__).parent / "configs"
+
+def main(config):
+    if config.colour.name == "black":
+        raise entry.UserError("fence.yaml: black is sold out")
+    if config.colour.name == "pink":
+        raise RuntimeError("the brush broke")
+    if config.colour.name == "grey":
+        raise KeyboardInterrupt
+    print(config.colour.name, config.coats, config.width)
+
+def saved(config):
+    return Path(config.again) if config.again else None
+
+if __name__ == "__main__":
+    entry.run("paint", main, saved)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    colours = tmp_path / "configs" / "colour"
+    colours.mkdir(parents=True)
+    for name in ("red", "green"):
+        (colours / f"{name}.yaml").write_text(f"name: {name}\nglossy: false\n")
+    (tmp_path / "configs" / "paint.yaml").write_text(
+        "defaults: [colour: red, _self_]\ncoats: 2\nwidth: 0.5\nfence: ???\nagain: null\n"
+    )
+    path = tmp_path / "paint.py"
+    path.write_text(SCRIPT.format(scripts=str(SCRIPTS)))
+    return path
+
+
+def call(script: Path, *arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, script.name, *arguments],
+        cwd=script.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_composes_and_leaves_nothing_behind(script: Path) -> None:
+    before = sorted(script.parent.iterdir())
+    assert call(script, "fence=north", "colour=green", "coats=3", "width=2") == (
+        0,
+        "green 3 2\n",
+        "",
+    )
+    assert sorted(script.parent.iterdir()) == before  # no outputs/ and no log
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("coat=3", ["coat", "did you mean coats?"]),
+        ("colour.nam=blue", ["colour.nam", "did you mean colour.name?"]),
+        ("glossy=true", ["glossy", "did you mean colour.glossy?"]),
+        ("color=red", ["color", "did you mean colour?"]),
+        ("colour=gren", ["colour=gren", "did you mean green?", "red"]),
+        ("coats=many", ["coats=many", "int"]),
+        ("coats=true", ["coats=True", "int"]),
+        ("coats=(3", ["coats=(3"]),
+        ("coats", ["coats", "key=value"]),
+        ("--verbose", ["--verbose", "--help"]),
+    ],
+)
+def test_wrong_input_is_2_and_says_which(script: Path, argument: str, words: list[str]) -> None:
+    code, _, error = call(script, "fence=north", argument)
+    assert code == 2
+    assert "Traceback" not in error
+    assert len(error.strip().splitlines()) == 1
+    for word in words:
+        assert word in error
+
+
+def test_a_missing_value_is_2_and_named(script: Path) -> None:
+    code, _, error = call(script)
+    assert (code, error) == (2, "error: missing: give fence=...\n")
+
+
+def test_exit_codes(script: Path) -> None:
+    code, _, error = call(script, "fence=north", "colour.name=black")
+    assert (code, error) == (2, "error: fence.yaml: black is sold out\n")
+    code, _, error = call(script, "fence=north", "colour.name=pink")
+    assert code == 1
+    assert "Traceback" in error
+    assert "the brush broke" in error
+    code, _, error = call(script, "fence=north", "colour.name=grey")
+    assert (code, error) == (130, "interrupted\n")
+
+
+def test_help_names_choices_settings_and_what_must_be_given(script: Path) -> None:
+    code, text, _ = call(script, "--help")
+    assert code == 0
+    assert "Paint a fence." in text
+    assert "colour: green, red" in text
+    assert "fence: ???" in text
+
+
+def test_a_saved_configuration_is_kept_but_for_what_is_said_again(script: Path) -> None:
+    saved = script.parent / "saved.yaml"
+    saved.write_text("colour: {name: blue, glossy: true}\ncoats: 7\nwidth: 9.0\nfence: old\n")
+    assert call(script, "again=saved.yaml", "width=1.5")[1] == "blue 7 1.5\n"
+    assert call(script, "again=saved.yaml", "colour=green")[1] == "green 7 9.0\n"
