@@ -10,7 +10,7 @@ Axes, the same letters in annotations, einops patterns, comments and docs:
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,21 @@ ENVIRONMENT_STATE_KEY = "observation.environment_state"
 ACTION_KEY = "action"
 
 
-class Observation(NamedTuple, Generic[ArrayT]):
+if TYPE_CHECKING:
+    from typing import Generic as _Over
+else:
+
+    class _Over:
+        """Generic to mypy, nothing at run time: beartype cannot read a generic NamedTuple."""
+
+        def __class_getitem__(cls, item: Any) -> Any:
+            return cls()
+
+        def __mro_entries__(self, bases: Any) -> tuple[()]:
+            return ()
+
+
+class Observation(NamedTuple, _Over[ArrayT]):
     """What the robot perceives at one moment, raw; every array may have a leading batch axis.
 
     images: camera name -> uint8 (h, w, 3) RGB.
