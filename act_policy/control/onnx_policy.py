@@ -1,0 +1,99 @@
+"""An exported policy without torch: onnxruntime and numpy."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from act_policy.errors import UserError
+from act_policy.types import (
+    ACTION_KEY,
+    ENVIRONMENT_STATE_KEY,
+    IMAGE_PREFIX,
+    STATE_KEY,
+    Observation,
+    Schema,
+)
+
+
+class OnnxPolicy:
+    """Run `policy.onnx`: raw observation in, physical actions out; normalisation is in the file.
+
+    Args:
+        path: the file that `export_policy.py` wrote.
+        threads: of the CPU; None leaves the number to onnxruntime.
+
+    Raises:
+        UserError: the file cannot be read, or is not one that this project exported.
+    """
+
+    def __init__(self, path: str | Path, threads: int | None = None):
+        path = Path(path)
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; expected an exported policy.onnx")
+        try:
+            import onnxruntime  # here, so that the executor alone needs numpy only
+        except ImportError:
+            raise UserError(
+                "onnxruntime is not installed; run `pip install 'act-policy[robot]'`"
+            ) from None
+
+        options = onnxruntime.SessionOptions()
+        if threads is not None:
+            if threads < 1:
+                raise UserError(f"threads: found {threads}, expected 1 or more")
+            options.intra_op_num_threads = threads
+            options.inter_op_num_threads = 1
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(path), sess_options=options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # onnxruntime has a class for each way a file can be broken
+            raise UserError(f"{path}: onnxruntime cannot load it: {error}") from None
+
+        metadata = self._session.get_modelmeta().custom_metadata_map
+        if "schema" not in metadata:
+            raise UserError(
+                f"{path}: its metadata has no schema (found {sorted(metadata)}); "
+                f"export it with scripts/export_policy.py"
+            )
+        self.metadata: dict[str, str] = dict(metadata)
+        self.schema = Schema.from_dict(json.loads(metadata["schema"]))
+        self._inputs = [f"{IMAGE_PREFIX}{name}" for name in self.schema.camera_names]
+        self._inputs.append(STATE_KEY)
+        if self.schema.environment_state_names:
+            self._inputs.append(ENVIRONMENT_STATE_KEY)
+        found = [node.name for node in self._session.get_inputs()]
+        if set(found) != set(self._inputs):
+            raise UserError(f"{path}: inputs {sorted(found)}, expected {sorted(self._inputs)}")
+        outputs = {node.name: node.shape for node in self._session.get_outputs()}
+        if ACTION_KEY not in outputs:
+            raise UserError(f"{path}: outputs {sorted(outputs)}, expected {ACTION_KEY}")
+        self.chunk_length = int(metadata.get("chunk_length", outputs[ACTION_KEY][1]))
+
+    def predict_chunk(
+        self, observation: Observation[np.ndarray] | Mapping[str, np.ndarray]
+    ) -> np.ndarray:
+        """Return the chunk (k, a), or (b, k, a) for a batch of observations, in physical units.
+
+        Raises:
+            UserError: the observation is not what the schema says.
+        """
+        if isinstance(observation, Mapping):
+            observation = Observation.from_keys(observation)
+        # A simulator renders an image when it is read: read each once.
+        observation = observation._replace(
+            images={name: np.asarray(image) for name, image in observation.images.items()}
+        )
+        self.schema.check(observation)
+        values = {f"{IMAGE_PREFIX}{name}": image for name, image in observation.images.items()}
+        values[STATE_KEY] = np.asarray(observation.state, np.float32)
+        if observation.environment_state is not None:
+            values[ENVIRONMENT_STATE_KEY] = np.asarray(observation.environment_state, np.float32)
+        single = values[STATE_KEY].ndim == 1
+        if single:
+            values = {key: value[None] for key, value in values.items()}
+        (actions,) = self._session.run([ACTION_KEY], values)
+        chunk: np.ndarray = actions[0] if single else actions
+        return chunk
