@@ -1,0 +1,174 @@
+"""Meta-World's tasks as gymnasium environments that a seed fixes and that show pictures only."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.spaces import Dict as DictSpace
+from jaxtyping import Float, Float32
+
+from act_policy.errors import UserError
+from act_policy.sim import TASKS, environment_id
+from act_policy.sim.rendering import LazyImages, Pose, Quality, SceneRenderer, choose_gl_backend
+from act_policy.types import Camera, Schema
+
+DEFAULT_CAMERAS = {"corner2": (84, 84)}
+STATE_SIZE = 4
+ACTION_SIZE = 4
+
+
+class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
+    """One Meta-World task: its physics, its success rule, camera pictures and the hand's own state.
+
+    Observation: {"pixels": camera -> uint8 (h, w, 3), "agent_pos": float32 (4,) hand x, y, z in
+    metres and gripper opening, 0 closed to 1 open}. A picture is drawn when it is read.
+    Action: float32 (4,) clipped to [-1, 1]: the hand's target moves by action centimetres in
+    x, y, z, and the gripper closes (1) or opens (-1).
+
+    A seed alone fixes the start. An episode never terminates by itself; `info["success"]` says at
+    each step whether Meta-World's rule holds. The reward is Meta-World's.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 80}  # noqa: RUF012
+
+    def __init__(
+        self,
+        task: str,
+        cameras: Mapping[str, Sequence[int]] | None = None,
+        quality: Quality = "fast",
+        render_mode: str | None = None,
+    ) -> None:
+        if task not in TASKS:
+            raise UserError(f"Meta-World has no task {task!r}; it has {', '.join(TASKS)}")
+        choose_gl_backend()  # must come before the first import of mujoco
+        from metaworld.env_dict import ENV_CLS_MAP
+
+        self.render_mode = render_mode
+        self._inner: Any = ENV_CLS_MAP[f"{task}-v3"]()
+        self._inner.max_path_length = 10**9  # gymnasium's TimeLimit ends the episode
+        self._inner._set_task_called = True
+        self._inner.seeded_rand_vec = True
+        self._inner._partially_observable = False  # experts need the goal; policies never see this
+        self._inner.__dict__.pop("sawyer_observation_space", None)
+        self._pristine = _Pristine(self._inner)
+
+        sizes = {
+            str(name): _checked_size(name, size)
+            for name, size in (DEFAULT_CAMERAS if cameras is None else cameras).items()
+        }
+        self._renderer = SceneRenderer(copy.copy(self._inner.model), sizes, quality)
+        self.schema = Schema(
+            cameras=tuple(Camera(name, *size) for name, size in sizes.items()),
+            state_names=("hand_x", "hand_y", "hand_z", "gripper_opening"),
+            state_units=("m", "m", "m", "fraction"),
+            action_names=("move_x", "move_y", "move_z", "gripper_effort"),
+            action_units=("cm", "cm", "cm", "fraction"),
+            rate=float(1.0 / self._inner.dt),
+            task=environment_id(task),
+        )
+        self.action_space = Box(-1.0, 1.0, (ACTION_SIZE,), np.float32)
+        self.observation_space = DictSpace(
+            {
+                "pixels": DictSpace(
+                    {name: Box(0, 255, (*size, 3), np.uint8) for name, size in sizes.items()}
+                ),
+                "agent_pos": Box(-np.inf, np.inf, (STATE_SIZE,), np.float32),
+            }
+        )
+        self._full_observation: np.ndarray | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Start an episode whose initial state the seed fixes, whatever happened before."""
+        super().reset(seed=seed)
+        inner, mujoco = self._inner, self._mujoco
+        self._pristine.restore(inner)
+        inner.np_random = self.np_random
+        # Meta-World resets twice: the hand settles once more among the objects already placed.
+        for freeze in (False, True):
+            inner._freeze_rand_vec = freeze
+            mujoco.mj_resetData(inner.model, inner.data)
+            inner.reset_model()
+        # Some tasks move markers after their last forward pass; a picture must show them in place.
+        mujoco.mj_kinematics(inner.model, inner.data)
+        mujoco.mj_camlight(inner.model, inner.data)
+        inner._prev_obs = inner._get_curr_obs_combined_no_goal()
+        self._full_observation = inner._get_obs()
+        return self._observation(), {"success": False}
+
+    def step(
+        self, action: Float[np.ndarray, " a"]
+    ) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        """Apply one clipped action for one control period (five steps of physics)."""
+        action = np.asarray(action, np.float32)
+        if action.shape != (ACTION_SIZE,) or not np.isfinite(action).all():
+            raise ValueError(f"expected {ACTION_SIZE} finite action values, found {action}")
+        self._full_observation, reward, _, _, info = self._inner.step(np.clip(action, -1.0, 1.0))
+        return self._observation(), float(reward), False, False, {"success": bool(info["success"])}
+
+    def full_observation(self) -> Float[np.ndarray, "39"]:
+        """Meta-World's own observation with objects and goal: for scripted experts only."""
+        if self._full_observation is None:
+            raise RuntimeError("reset the environment before asking what it observes")
+        return self._full_observation.copy()
+
+    @property
+    def frame_count(self) -> int:
+        """How many pictures were drawn so far."""
+        return self._renderer.frame_count
+
+    def render(self) -> Any:
+        """The first camera's picture of the present moment."""
+        if self.render_mode != "rgb_array":
+            return None
+        return self._renderer.render(next(iter(self._renderer.cameras)), Pose.of(self._inner.data))
+
+    def close(self) -> None:
+        """Free the drawing context."""
+        self._renderer.close()
+
+    @property
+    def _mujoco(self) -> Any:
+        import mujoco
+
+        return mujoco
+
+    def _agent_pos(self) -> Float32[np.ndarray, "4"]:
+        assert self._full_observation is not None
+        return self._full_observation[:STATE_SIZE].astype(np.float32)
+
+    def _observation(self) -> dict[str, Any]:
+        pose = Pose.of(self._inner.data)
+        images = LazyImages(
+            self._renderer.cameras, lambda camera: self._renderer.render(camera, pose)
+        )
+        return {"pixels": images, "agent_pos": self._agent_pos()}
+
+
+class _Pristine:
+    """What a Meta-World environment may change in the course of an episode, as it was when new."""
+
+    MODEL_FIELDS = ("body_pos", "body_quat", "site_pos", "site_quat", "geom_pos", "geom_quat")
+
+    def __init__(self, inner: Any) -> None:
+        self._model = {name: getattr(inner.model, name).copy() for name in self.MODEL_FIELDS}
+        kept = ("model", "data", "mujoco_renderer", "_np_random", "spec")
+        self._attributes = {
+            name: copy.deepcopy(value) for name, value in vars(inner).items() if name not in kept
+        }
+
+    def restore(self, inner: Any) -> None:
+        for name, value in self._model.items():
+            getattr(inner.model, name)[:] = value
+        vars(inner).update(copy.deepcopy(self._attributes))
+
+
+def _checked_size(camera: str, size: Sequence[int]) -> tuple[int, int]:
+    if len(size) != 2 or any(int(side) != side or side < 1 for side in size):
+        raise UserError(f"camera {camera}: size {list(size)}; expected [height, width] in pixels")
+    height, width = size
+    return int(height), int(width)

@@ -1,0 +1,218 @@
+"""Pictures of a MuJoCo scene: which GL backend works, and quick frames of exactly the asked size."""
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import UInt8
+
+from act_policy.errors import UserError
+
+Quality = Literal["fast", "exact"]
+Size = tuple[int, int]
+"""Height and width in pixels."""
+
+PROBE_SECONDS = 60.0
+PROBE = (
+    "import importlib, mujoco\n"
+    "context = importlib.import_module('mujoco.{backend}').GLContext(16, 16)\n"
+    "context.make_current()\n"
+    "model = mujoco.MjModel.from_xml_string('<mujoco/>')\n"
+    "mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value).free()\n"
+    "context.free()\n"
+)
+
+
+def choose_gl_backend() -> str:
+    """Return the GL backend to render with, and set MUJOCO_GL to it so that children inherit it.
+
+    A MUJOCO_GL that is set is left alone. Otherwise EGL, OSMesa and, with a display, GLFW are tried
+    in this order, each in a process of its own that may crash or hang, and the first that can draw
+    is named on stderr. Call it before anything imports mujoco.
+    """
+    if named := os.environ.get("MUJOCO_GL", "").strip().lower():
+        return named
+    candidates = ["egl", "osmesa"] + (["glfw"] if os.environ.get("DISPLAY") else [])
+    failures = {}
+    for backend in candidates:
+        failure = probe_gl_backend(backend)
+        if failure is None:
+            os.environ["MUJOCO_GL"] = backend
+            print(f"rendering with MUJOCO_GL={backend}", file=sys.stderr)
+            return backend
+        failures[backend] = failure
+    tried = "".join(f"\n  {backend}: {failure}" for backend, failure in failures.items())
+    raise UserError(
+        f"no way to render was found; tried:{tried}\n"
+        "Install one of them, on Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri (EGL), "
+        "or apt-get install libosmesa6 (OSMesa); with a screen, set DISPLAY to use GLFW."
+    )
+
+
+def probe_gl_backend(backend: str, seconds: float = PROBE_SECONDS) -> str | None:
+    """Try to make a drawing context in another process; None if it works, else why not."""
+    try:
+        run = subprocess.run(
+            [sys.executable, "-c", PROBE.format(backend=backend)],
+            env={**os.environ, "MUJOCO_GL": backend},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {seconds:g} s"
+    if run.returncode == 0:
+        return None
+    lines = run.stderr.strip().splitlines()
+    return lines[-1] if lines else f"ended with code {run.returncode}"
+
+
+class Pose(NamedTuple):
+    """Where everything visible is at one moment: copies of mjData's arrays of the same names."""
+
+    geom_xpos: np.ndarray
+    geom_xmat: np.ndarray
+    site_xpos: np.ndarray
+    site_xmat: np.ndarray
+    cam_xpos: np.ndarray
+    cam_xmat: np.ndarray
+    light_xpos: np.ndarray
+    light_xdir: np.ndarray
+
+    @classmethod
+    def of(cls, data: Any) -> "Pose":
+        """Copy the pose out of a mjData whose kinematics are up to date."""
+        return cls(*(getattr(data, field).copy() for field in cls._fields))
+
+
+class SceneRenderer:
+    """Draws a model's cameras, each at its own size, all with one drawing context.
+
+    fast: no shadows, reflections or multisampling; exact: as the model asks for.
+    The context is made at the first frame, so an environment whose pictures nobody reads costs
+    nothing.
+    """
+
+    def __init__(self, model: Any, cameras: Mapping[str, Size], quality: Quality) -> None:
+        import mujoco
+
+        if quality not in ("fast", "exact"):
+            raise UserError(f"quality={quality!r} is unknown; expected fast or exact")
+        self.cameras = dict(cameras)
+        self.frame_count = 0
+        self._quality = quality
+        self._model = model
+        self._camera_ids = {}
+        known = [model.camera(i).name for i in range(model.ncam)]
+        for name in cameras:
+            if name not in known:
+                raise UserError(f"camera {name!r} is unknown; this task has {', '.join(known)}")
+            self._camera_ids[name] = known.index(name)
+        self._mujoco = mujoco
+        self._gl: Any = None
+        self._closed = False
+
+    def render(self, camera: str, pose: Pose) -> UInt8[np.ndarray, "h w 3"]:
+        """Draw one camera's upright picture of the pose: uint8 RGB (h, w, 3)."""
+        if self._closed:
+            raise RuntimeError(f"camera {camera} was read after its environment was closed")
+        if self._gl is None:
+            self._open()
+        mujoco = self._mujoco
+        self._gl.make_current()
+        for field, values in pose._asdict().items():
+            getattr(self._data, field)[:] = values
+        height, width = self.cameras[camera]
+        self._view.fixedcamid = self._camera_ids[camera]
+        mujoco.mjv_updateScene(
+            self._model,
+            self._data,
+            self._option,
+            None,
+            self._view,
+            mujoco.mjtCatBit.mjCAT_ALL,
+            self._scene,
+        )
+        area = mujoco.MjrRect(0, 0, width, height)
+        mujoco.mjr_render(area, self._scene, self._context)
+        image = np.empty((height, width, 3), np.uint8)
+        mujoco.mjr_readPixels(image, None, area, self._context)
+        self.frame_count += 1
+        # OpenGL's first row is the lowest; a camera mounted upside down is turned by 180 degrees.
+        up = pose.cam_xmat[self._view.fixedcamid].reshape(3, 3)[2, 1]
+        return np.ascontiguousarray(image[:, ::-1] if up < -1e-3 else image[::-1])
+
+    def close(self) -> None:
+        """Free the drawing context; later frames are refused."""
+        if self._gl is not None:
+            self._gl.make_current()
+            self._context.free()
+            self._gl.free()
+            self._gl = None
+        self._closed = True
+
+    def _open(self) -> None:
+        mujoco = self._mujoco
+        backend = choose_gl_backend()
+        model = self._model
+        model.vis.global_.offheight = max(height for height, _ in self.cameras.values())
+        model.vis.global_.offwidth = max(width for _, width in self.cameras.values())
+        self._data = mujoco.MjData(model)
+        self._option = mujoco.MjvOption()
+        self._view = mujoco.MjvCamera()
+        self._view.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._scene = mujoco.MjvScene(model, 1000)
+        if self._quality == "fast":
+            model.vis.quality.offsamples = 0
+            self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
+            self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
+        self._gl = importlib.import_module(f"mujoco.{backend}").GLContext(
+            model.vis.global_.offwidth, model.vis.global_.offheight
+        )
+        self._gl.make_current()
+        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
+
+
+class LazyImages(dict[str, np.ndarray]):
+    """Camera name -> picture of one moment, each drawn when it is first read, however late."""
+
+    def __init__(self, cameras: Mapping[str, Size], draw: Callable[[str], np.ndarray]) -> None:
+        super().__init__(dict.fromkeys(cameras))
+        self._draw = draw
+
+    def __getitem__(self, camera: str) -> np.ndarray:
+        image = super().__getitem__(camera)
+        if image is None:
+            image = self._draw(camera)
+            self[camera] = image
+        return image
+
+    # dict's own versions of these read the unfilled entries; dict(lazy) and {**lazy} too, unless
+    # __iter__ is overridden.
+    def __iter__(self) -> Iterator[str]:
+        return super().__iter__()
+
+    def get(self, camera: str, default: Any = None) -> Any:
+        return self[camera] if camera in self else default
+
+    def values(self) -> list[np.ndarray]:  # type: ignore[override]
+        return [self[camera] for camera in self]
+
+    def items(self) -> list[tuple[str, np.ndarray]]:  # type: ignore[override]
+        return [(camera, self[camera]) for camera in self]
+
+    def copy(self) -> dict[str, np.ndarray]:
+        return dict(self.items())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, dict) and self.copy() == dict(other.items())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (self.items(),)
