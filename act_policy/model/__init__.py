@@ -1,1 +1,1 @@
-"""The network: attention, blocks, image encoder, latent, ACT, and the policy around it."""
+"""The network, from attention up to the policy; knows nothing of files, simulators or trainers."""

@@ -1,0 +1,236 @@
+"""ACT: cameras and joints become tokens, learned queries read them, each query becomes an action.
+
+Source: Zhao et al., "Learning Fine-Grained Bimanual Manipulation with Low-Cost Hardware" (2023);
+numerics as in the original code and in LeRobot, whose weights fit (see tests/parity).
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import torch
+from einops import repeat
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from act_policy.model.backbone import ImageEncoder
+from act_policy.model.block import DecoderBlock, TransformerEncoder
+from act_policy.model.config import ACTConfig as ACTConfig
+from act_policy.model.latent import LatentEncoder
+from act_policy.model.positions import sine_positions_2d
+
+Latent = Literal["auto", "sample", "mean", "zero"]
+
+
+class ACTOutput(NamedTuple):
+    """What the network predicts, normalised.
+
+    actions: (b, k, a).
+    latent_mean, latent_log_variance: (b, z), the posterior that z came from; None when z is zero.
+    """
+
+    actions: Tensor
+    latent_mean: Tensor | None
+    latent_log_variance: Tensor | None
+
+
+class ACT(nn.Module):
+    """The whole network, in normalised units.
+
+    Encoder tokens, in this order: latent, state, (environment state), every camera's map row by
+    row. Positions: learned for the first ones, 2-D sine for the maps, and on request a learned
+    vector a camera. That vector is added to the positions, not to the content: like a place, the
+    camera steers who reads whom, and without it all cameras share the same places.
+
+    The latent token projects z; without a CVAE a learned constant stands in its place, so the token
+    order never changes (LeRobot's policies without VAE keep such a token too).
+
+    The decoder starts from zeros; its queries are learned positions, one an action.
+    """
+
+    map_positions: Tensor
+    camera_of_cell: Tensor
+
+    def __init__(self, config: ACTConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.width
+        stack = (
+            width,
+            config.heads,
+            config.feedforward_width,
+            config.activation,
+            config.dropout,
+            config.pre_norm,
+        )
+        self.latent_encoder = None
+        if config.latent_size:
+            self.latent_encoder = LatentEncoder(
+                config.state_size,
+                config.action_size,
+                config.chunk_length,
+                config.latent_size,
+                config.latent_layers,
+                *stack,
+            )
+            self.latent_projection = nn.Linear(config.latent_size, width)
+        else:
+            self.latent_token = nn.Parameter(torch.zeros(width))
+        self.state_projection = nn.Linear(config.state_size, width)
+        vectors = 2
+        if config.environment_state_size:
+            self.environment_state_projection = nn.Linear(config.environment_state_size, width)
+            vectors = 3
+        self.vector_positions = nn.Parameter(torch.randn(vectors, width))
+        self.image_encoder = ImageEncoder(
+            width,
+            config.backbone,
+            config.backbone_stages,
+            config.backbone_width,
+            config.backbone_norm,
+        )
+        self.map_sizes = {
+            camera.name: self.image_encoder.backbone.map_size(camera.height, camera.width)
+            for camera in config.cameras
+        }
+        map_positions = [sine_positions_2d(*self.map_sizes[n], width) for n in config.camera_names]
+        self.register_buffer("map_positions", torch.cat(map_positions), persistent=False)
+        if config.camera_embedding:
+            cells = torch.tensor([len(table) for table in map_positions])
+            cameras = torch.arange(len(cells)).repeat_interleave(cells)
+            self.register_buffer("camera_of_cell", cameras, persistent=False)
+            self.camera_embedding = nn.Parameter(torch.randn(len(config.cameras), width))
+        self.encoder = TransformerEncoder(config.encoder_layers, *stack)
+        self.query_positions = nn.Parameter(torch.randn(config.chunk_length, width))
+        self.decoder = nn.ModuleList(DecoderBlock(*stack) for _ in range(config.decoder_layers))
+        self.decoder_norm = nn.LayerNorm(width)
+        self.action_head = nn.Linear(width, config.action_size)
+        for transformer in (self.encoder, self.decoder, self.latent_encoder):
+            for parameter in transformer.parameters() if transformer is not None else ():
+                if parameter.dim() == 2:
+                    nn.init.xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        images: Mapping[str, Float[Tensor, "b 3 _h _w"]],
+        state: Float[Tensor, "b s"],
+        environment_state: Float[Tensor, "b _"] | None = None,
+        actions: Float[Tensor, "b k a"] | None = None,
+        is_pad: Bool[Tensor, "b k"] | None = None,
+        latent: Latent = "auto",
+    ) -> ACTOutput:
+        """Predict the next k actions, all in normalised units.
+
+        actions and is_pad are the demonstrated chunk; the CVAE alone reads them, to choose z:
+        latent="sample" draws z from the posterior, "mean" takes its mean, "zero" ignores the
+        actions; "auto" samples while training with actions given and is zero otherwise.
+        """
+        z, mean, log_variance = self._choose_latent(state, actions, is_pad, latent)
+        memory, positions = self.encode(images, state, environment_state, z)
+        return ACTOutput(self.decode(memory, positions), mean, log_variance)
+
+    def encode(
+        self,
+        images: Mapping[str, Float[Tensor, "b 3 _h _w"]],
+        state: Float[Tensor, "b s"],
+        environment_state: Float[Tensor, "b _"] | None,
+        z: Float[Tensor, "b z"] | None,
+    ) -> tuple[Float[Tensor, "b t d"], Float[Tensor, "t d"]]:
+        """Make the tokens and let them read each other; return them and their positions."""
+        if z is None:
+            first = repeat(self.latent_token, "d -> b d", b=len(state))
+        else:
+            first = self.latent_projection(z)
+        vectors = [first, self.state_projection(state)]
+        if self.config.environment_state_size:
+            if environment_state is None:
+                raise ValueError("this network reads an environment state; none was given")
+            vectors.append(self.environment_state_projection(environment_state))
+        maps = self.encode_images(images)
+        tokens = torch.cat([torch.stack(vectors, dim=1), *maps], dim=1)
+
+        map_positions = self.map_positions
+        if self.config.camera_embedding:
+            map_positions = map_positions + self.camera_embedding[self.camera_of_cell]
+        positions = torch.cat([self.vector_positions, map_positions])
+        return self.encoder(tokens, positions[None]), positions
+
+    def encode_images(
+        self, images: Mapping[str, Float[Tensor, "b 3 _h _w"]]
+    ) -> list[Float[Tensor, "b _ d"]]:
+        """Give each camera's tokens, in the config's order; equal sizes pass in one batch."""
+        by_size: dict[tuple[int, int], list[str]] = {}
+        for camera in self.config.cameras:
+            by_size.setdefault((camera.height, camera.width), []).append(camera.name)
+        tokens: dict[str, Tensor] = {}
+        for size, names in by_size.items():
+            batch = [images[name] for name in names]
+            for name, image in zip(names, batch, strict=True):
+                if image.shape[-2:] != size:
+                    raise ValueError(f"camera {name}: image {tuple(image.shape)}, expected {size}")
+            encoded = self.image_encoder(torch.cat(batch) if len(batch) > 1 else batch[0])
+            tokens.update(zip(names, encoded.chunk(len(names)), strict=True))
+        return [tokens[name] for name in self.config.camera_names]
+
+    def decode(
+        self, memory: Float[Tensor, "b t d"], positions: Float[Tensor, "t d"]
+    ) -> Float[Tensor, "b k a"]:
+        """Let the learned queries read the memory, and turn each into an action."""
+        queries = memory.new_zeros(len(memory), *self.query_positions.shape)
+        for layer in self.decoder:
+            queries = layer(queries, memory, self.query_positions[None], positions[None])
+        actions: Tensor = self.action_head(self.decoder_norm(queries))
+        return actions
+
+    def _choose_latent(
+        self, state: Tensor, actions: Tensor | None, is_pad: Tensor | None, latent: Latent
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Return z and the posterior it came from."""
+        if self.latent_encoder is None:
+            return None, None, None
+        if latent == "auto":
+            latent = "sample" if self.training and actions is not None else "zero"
+        if latent == "zero":
+            return state.new_zeros(len(state), self.config.latent_size), None, None
+        if actions is None:
+            raise ValueError(f"latent={latent!r} needs the demonstrated actions")
+        if is_pad is None:
+            is_pad = torch.zeros(actions.shape[:2], dtype=torch.bool, device=actions.device)
+        mean, log_variance = self.latent_encoder(state, actions, is_pad)
+        z = mean
+        if latent == "sample":
+            z = mean + (log_variance / 2).exp() * torch.randn_like(mean)
+        return z, mean, log_variance
+
+    def describe(self) -> str:
+        """Say in a table what becomes a token, in which order, with every shape."""
+        c, d = self.config, self.config.width
+        rows: list[tuple[str, str, int]] = []
+        if c.latent_size:
+            rows.append(("latent", f"z (b, {c.latent_size}), zero at inference", 1))
+        else:
+            rows.append(("latent", "a learned constant (no CVAE)", 1))
+        rows.append(("state", f"(b, {c.state_size})", 1))
+        if c.environment_state_size:
+            rows.append(("environment state", f"(b, {c.environment_state_size})", 1))
+        for camera in c.cameras:
+            y, x = self.map_sizes[camera.name]
+            source = f"(b, 3, {camera.height}, {camera.width}) -> map {y}x{x}"
+            rows.append((f"camera {camera.name}", source, y * x))
+        lines = ["encoder tokens"]
+        lines += [f"  {name:<20}{source:<44}(b, {n}, {d})" for name, source, n in rows]
+        total = sum(n for _, _, n in rows)
+        lines += [
+            f"  {'memory':<20}{f'{c.encoder_layers} encoder blocks':<44}(b, {total}, {d})",
+            "decoder",
+            f"  {'queries':<20}{f'{c.decoder_layers} decoder blocks':<44}"
+            f"(b, {c.chunk_length}, {d})",
+            f"  {'actions':<20}{'action head':<44}(b, {c.chunk_length}, {c.action_size})",
+        ]
+        if c.latent_size:
+            lines += [
+                "latent encoder (training only)",
+                f"  {'cls, state, actions':<20}{f'{c.latent_layers} encoder blocks':<44}"
+                f"(b, {2 + c.chunk_length}, {d})",
+            ]
+        parameters = sum(parameter.numel() for parameter in self.parameters())
+        return "\n".join([*lines, f"{parameters:,} trainable parameters"])

@@ -1,0 +1,195 @@
+"""ResNet image encoder: a camera's image becomes a map of tokens."""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torchvision.models import ResNet18_Weights, ResNet34_Weights, ResNet50_Weights
+from torchvision.models.resnet import BasicBlock, Bottleneck
+from torchvision.ops import FrozenBatchNorm2d
+
+from act_policy.errors import UserError
+
+BackboneName = Literal["resnet18", "resnet34", "resnet50"]
+BackboneNorm = Literal["frozen_batch", "batch", "group"]
+
+BLOCKS: dict[str, tuple[type[BasicBlock] | type[Bottleneck], tuple[int, ...]]] = {
+    "resnet18": (BasicBlock, (2, 2, 2, 2)),
+    "resnet34": (BasicBlock, (3, 4, 6, 3)),
+    "resnet50": (Bottleneck, (3, 4, 6, 3)),
+}
+# The first version of each: what ACT and LeRobot start from.
+IMAGENET_FILES: dict[str, str] = {
+    "resnet18": ResNet18_Weights.IMAGENET1K_V1.url,
+    "resnet34": ResNet34_Weights.IMAGENET1K_V1.url,
+    "resnet50": ResNet50_Weights.IMAGENET1K_V1.url,
+}
+CHANNELS_PER_GROUP = 16
+
+
+def group_norm(channels: int) -> nn.GroupNorm:
+    """Normalise groups of 16 channels of one image: no statistics to gather, any batch size."""
+    return nn.GroupNorm(channels // CHANNELS_PER_GROUP, channels)
+
+
+NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "frozen_batch": FrozenBatchNorm2d,
+    "batch": nn.BatchNorm2d,
+    "group": group_norm,
+}
+
+
+class ResNet(nn.Module):
+    """torchvision's ResNet, with its attribute names, cut after a stage and scaled in width.
+
+    With four stages and width factor 1 it is torchvision's network without pooling and classifier.
+    One more stage halves the map and doubles the channels: after three the stride is 16.
+
+    Args:
+        name: resnet18, resnet34 or resnet50.
+        stages: how many of the four stages to keep.
+        width_factor: factor on every channel count; a multiple of 0.25.
+        norm: "frozen_batch" (nothing in it is learned: for pretrained weights), "batch", "group".
+    """
+
+    def __init__(
+        self,
+        name: BackboneName = "resnet18",
+        stages: int = 4,
+        width_factor: float = 1.0,
+        norm: BackboneNorm = "frozen_batch",
+    ) -> None:
+        super().__init__()
+        block, depths = BLOCKS[name]
+        norm_layer = NORMS[norm]
+        width = int(64 * width_factor)
+        self.name = name
+        self.stage_count = stages
+        self.conv1 = nn.Conv2d(3, width, kernel_size=7, stride=2, padding=3, bias=False)
+        self.bn1 = norm_layer(width)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
+        channels = width
+        for stage, depth in enumerate(depths[:stages]):
+            layers: list[nn.Module] = []
+            for index in range(depth):
+                planes = width * 2**stage
+                stride = 2 if stage > 0 and index == 0 else 1
+                downsample = None
+                if stride != 1 or channels != planes * block.expansion:
+                    downsample = nn.Sequential(
+                        nn.Conv2d(channels, planes * block.expansion, 1, stride, bias=False),
+                        norm_layer(planes * block.expansion),
+                    )
+                layers.append(block(channels, planes, stride, downsample, norm_layer=norm_layer))
+                channels = planes * block.expansion
+            self.add_module(f"layer{stage + 1}", nn.Sequential(*layers))
+        self.channels = channels
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b c y x"]:
+        """Compute the feature map of the last stage kept."""
+        features: Tensor = self.maxpool(self.relu(self.bn1(self.conv1(images))))
+        for stage in range(1, self.stage_count + 1):
+            features = self.get_submodule(f"layer{stage}")(features)
+        return features
+
+    def map_size(self, height: int, width: int) -> tuple[int, int]:
+        """Give the size of the feature map of an image of that size, in cells."""
+        stride = 2 ** (self.stage_count + 1)
+        return math.ceil(height / stride), math.ceil(width / stride)
+
+
+class ImageEncoder(nn.Module):
+    """ResNet, then a 1x1 projection to the model's width, then the map read row by row."""
+
+    def __init__(
+        self,
+        model_width: int,
+        name: BackboneName = "resnet18",
+        stages: int = 4,
+        width_factor: float = 1.0,
+        norm: BackboneNorm = "frozen_batch",
+    ) -> None:
+        super().__init__()
+        self.backbone = ResNet(name, stages, width_factor, norm)
+        self.projection = nn.Conv2d(self.backbone.channels, model_width, kernel_size=1)
+
+    def forward(self, images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b t d"]:
+        """Make one token of each cell of the feature map."""
+        features: Tensor = self.projection(self.backbone(images))
+        return rearrange(features, "b d y x -> b (y x) d")
+
+
+def load_backbone_weights(backbone: ResNet, weights: str | Path | None) -> None:
+    """Fill the ResNet from a file; nothing is ever downloaded.
+
+    weights is None (stay random), "imagenet" (torchvision's file in torch's cache) or the path of a
+    torchvision state dict (.pth, .pt or .safetensors). Stages that were cut off and the classifier
+    are skipped; everything else must fit.
+
+    Raises:
+        UserError: the file is absent, unreadable, or does not fit this network.
+    """
+    if weights is None:
+        return
+    if weights == "imagenet":
+        url = IMAGENET_FILES[backbone.name]
+        path = Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1]
+        if not path.is_file():
+            raise UserError(
+                f"weights 'imagenet': {path} does not exist and is not downloaded here; put "
+                f"torchvision's {path.name} ({url}) there, or train from scratch with weights: null"
+            )
+    else:
+        path = Path(weights)
+        if not path.is_file():
+            raise UserError(f"backbone weights: {path} does not exist")
+    found = _read_state_dict(path)
+    expected = backbone.state_dict()
+    kept = {
+        key: tensor
+        for key, tensor in found.items()
+        if key in expected
+        or not (key.startswith(("fc.", "layer")) or key.endswith("num_batches_tracked"))
+    }
+    # num_batches_tracked only counts; files of a frozen norm lack it.
+    missing = [k for k in expected if k not in kept and not k.endswith("num_batches_tracked")]
+    unknown = [key for key in kept if key not in expected]
+    shapes = [
+        f"{key} {tuple(tensor.shape)} instead of {tuple(expected[key].shape)}"
+        for key, tensor in kept.items()
+        if key in expected and tensor.shape != expected[key].shape
+    ]
+    if missing or unknown or shapes:
+        problems = [
+            *(f"lacks {key}" for key in missing[:2]),
+            *(f"has unknown {key}" for key in unknown[:2]),
+            *(f"has {shape}" for shape in shapes[:2]),
+        ]
+        raise UserError(
+            f"backbone weights: {path} does not fit {backbone.name}: {'; '.join(problems)}; "
+            "pretrained weights need backbone_width 1 and a batch norm (frozen_batch or batch)"
+        )
+    backbone.load_state_dict(kept, strict=False)
+
+
+def _read_state_dict(path: Path) -> Mapping[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            found: object = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise UserError(f"backbone weights: {path} cannot be read: {error}") from error
+    if not isinstance(found, Mapping) or not all(isinstance(v, Tensor) for v in found.values()):
+        raise UserError(f"backbone weights: {path} is not a state dict (names to tensors)")
+    return found

@@ -1,0 +1,195 @@
+"""How a policy lies on disk: a bundle folder, or two entries of a training checkpoint.
+
+bundle folder       config.json         {"format_version", "act": ACTConfig, "statistics"}
+                    schema.json         Schema
+                    model.safetensors   state dict of ACTPolicy
+Lightning .ckpt     "act_policy"        {"format_version", "act", "statistics", "schema"}
+                    "policy_weights"    state dict of ACTPolicy to act with (EMA if it was on)
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from act_policy.errors import UserError
+from act_policy.model.config import ACTConfig
+from act_policy.types import FieldStatistics, Schema, Statistics
+
+FORMAT_VERSION = 1
+CHECKPOINT_KEY = "act_policy"
+WEIGHTS_KEY = "policy_weights"
+CONFIG_FILE, SCHEMA_FILE, WEIGHTS_FILE = "config.json", "schema.json", "model.safetensors"
+
+
+class SavedPolicy(NamedTuple):
+    """Everything that makes a policy; weights is ACTPolicy's state dict."""
+
+    config: ACTConfig
+    schema: Schema
+    statistics: Statistics
+    weights: Mapping[str, Tensor]
+
+
+def statistics_to_dict(statistics: Statistics) -> dict[str, Any]:
+    """Plain values for JSON, exact to the bit; `statistics_from_dict` is the inverse."""
+
+    def plain(field: FieldStatistics | None) -> dict[str, list[float]] | None:
+        return None if field is None else {k: v.tolist() for k, v in field._asdict().items()}
+
+    return {
+        "state": plain(statistics.state),
+        "action": plain(statistics.action),
+        "environment_state": plain(statistics.environment_state),
+        "step_count": int(statistics.step_count),
+        "std_floor": float(statistics.std_floor),
+    }
+
+
+def statistics_from_dict(plain: Mapping[str, Any]) -> Statistics:
+    """Rebuild from `statistics_to_dict`; a missing field raises UserError."""
+
+    def field(name: str) -> FieldStatistics:
+        values = {key: np.asarray(value, dtype=np.float64) for key, value in plain[name].items()}
+        return FieldStatistics(**values)
+
+    try:
+        return Statistics(
+            state=field("state"),
+            action=field("action"),
+            step_count=plain["step_count"],
+            std_floor=plain["std_floor"],
+            environment_state=field("environment_state") if plain["environment_state"] else None,
+        )
+    except (KeyError, TypeError) as error:
+        raise UserError(f"statistics: {error}") from None
+
+
+def to_checkpoint(saved: SavedPolicy) -> dict[str, Any]:
+    """Make the two entries that a training checkpoint carries for whoever runs the policy."""
+    return {
+        CHECKPOINT_KEY: {**_description(saved), "schema": saved.schema.to_dict()},
+        WEIGHTS_KEY: dict(saved.weights),
+    }
+
+
+def write_bundle(folder: Path, saved: SavedPolicy) -> None:
+    """Write the three files; each appears whole or not at all, and the config last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {key: tensor.detach().cpu().contiguous() for key, tensor in saved.weights.items()}
+    description, schema = _description(saved), saved.schema.to_dict()
+    written: list[tuple[Path, Path]] = []
+    writers: list[tuple[str, Callable[[Path], None]]] = [
+        (WEIGHTS_FILE, lambda path: _write_bytes(path, save(weights))),
+        (SCHEMA_FILE, lambda path: _write_json(path, schema)),
+        (CONFIG_FILE, lambda path: _write_json(path, description)),
+    ]
+    try:
+        for name, write in writers:
+            temporary = folder / f".{name}.{os.getpid()}.tmp"
+            written.append((temporary, folder / name))
+            write(temporary)
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+        for temporary, final in written:
+            os.replace(temporary, final)
+    finally:
+        for temporary, _ in written:
+            temporary.unlink(missing_ok=True)
+
+
+def read_policy(path: Path) -> SavedPolicy:
+    """Read a bundle folder, a run folder (its best checkpoint, else its last) or a .ckpt file.
+
+    Raises:
+        UserError: nothing there, unreadable, or not written by this project.
+    """
+    if path.is_dir():
+        if (path / CONFIG_FILE).is_file():
+            return _read_bundle(path)
+        candidates = [path / "checkpoints" / name for name in ("best.ckpt", "last.ckpt")]
+        for candidate in candidates:
+            if candidate.is_file():
+                return _read_checkpoint(candidate)
+        raise UserError(
+            f"{path} holds no policy: neither {CONFIG_FILE} (a bundle) nor "
+            "checkpoints/best.ckpt or checkpoints/last.ckpt (a run)"
+        )
+    if not path.is_file():
+        raise UserError(f"{path} does not exist; expected a run folder, a checkpoint or a bundle")
+    return _read_checkpoint(path)
+
+
+def _description(saved: SavedPolicy) -> dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "act": saved.config.to_dict(),
+        "statistics": statistics_to_dict(saved.statistics),
+    }
+
+
+def _parse(where: Path, described: Any, schema: Any, weights: Any) -> SavedPolicy:
+    if not isinstance(described, Mapping) or "format_version" not in described:
+        raise UserError(f"{where} was not written by act_policy: it has no format_version")
+    if described["format_version"] != FORMAT_VERSION:
+        raise UserError(
+            f"{where} has format version {described['format_version']}, this act_policy reads "
+            f"{FORMAT_VERSION}; use the act_policy that wrote it"
+        )
+    for name, part in (("act", described.get("act")), ("schema", schema)):
+        if not isinstance(part, Mapping):
+            raise UserError(f"{where}: the part {name!r} is missing")
+    try:
+        return SavedPolicy(
+            ACTConfig.from_dict(described["act"]),
+            Schema.from_dict(schema),
+            statistics_from_dict(described.get("statistics") or {}),
+            weights,
+        )
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def _read_bundle(folder: Path) -> SavedPolicy:
+    weights_path = folder / WEIGHTS_FILE
+    try:
+        weights = load_file(weights_path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{weights_path} cannot be read: {error}") from None
+    description = _read_json(folder / CONFIG_FILE)
+    return _parse(folder, description, _read_json(folder / SCHEMA_FILE), weights)
+
+
+def _read_checkpoint(path: Path) -> SavedPolicy:
+    try:
+        # Memory-mapped: the optimiser's state, twice the weights, stays on disk.
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:
+        raise UserError(f"{path} cannot be read as a checkpoint: {error}") from error
+    if not isinstance(checkpoint, Mapping) or CHECKPOINT_KEY not in checkpoint:
+        raise UserError(f"{path} was not written by act_policy: it has no {CHECKPOINT_KEY!r}")
+    described = checkpoint[CHECKPOINT_KEY]
+    schema = described.get("schema") if isinstance(described, Mapping) else None
+    return _parse(path, described, schema, checkpoint.get(WEIGHTS_KEY) or {})
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _write_json(path: Path, plain: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(plain, indent=2) + "\n")
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None

@@ -1,0 +1,159 @@
+"""ACTConfig: everything that fixes the network's shape and function, checked when it is made."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, get_args
+
+from act_policy.errors import UserError
+from act_policy.model.backbone import CHANNELS_PER_GROUP, BackboneName, BackboneNorm
+from act_policy.model.block import Activation
+from act_policy.types import Camera, Schema
+
+
+@dataclass(frozen=True)
+class ACTConfig:
+    """The network, in numbers; the defaults are what the original ACT effectively computes.
+
+    The first five fields are what the robot has, in the order of its schema; `for_schema` fills
+    them in. Pretrained weights are not in here: a saved policy never looks for them.
+    """
+
+    cameras: tuple[Camera, ...]  # names and image sizes
+    state_size: int
+    action_size: int
+    environment_state_size: int = 0  # 0: no such token
+    chunk_length: int = 100  # actions predicted at once
+
+    width: int = 512  # of every token
+    heads: int = 8
+    feedforward_width: int = 3200
+    encoder_layers: int = 4
+    decoder_layers: int = 1  # the original configures 7 and reads the first
+    pre_norm: bool = False
+    activation: Activation = "relu"
+    dropout: float = 0.1
+
+    latent_size: int = 32  # of the CVAE's z; 0: no CVAE
+    latent_layers: int = 4  # of the CVAE's encoder; 0 without CVAE
+
+    backbone: BackboneName = "resnet18"
+    backbone_stages: int = 4  # of the ResNet's four; 3 gives a map of stride 16 instead of 32
+    backbone_width: float = 1.0  # factor on the ResNet's channels, a multiple of 0.25
+    backbone_norm: BackboneNorm = "frozen_batch"
+    camera_embedding: bool = False  # a learned vector a camera, so that cameras can be told apart
+
+    def __post_init__(self) -> None:
+        if not self.cameras:
+            raise UserError("ACTConfig.cameras is empty; the network needs at least one camera")
+        for name, least in (
+            ("state_size", 1),
+            ("action_size", 1),
+            ("environment_state_size", 0),
+            ("chunk_length", 1),
+            ("width", 1),
+            ("heads", 1),
+            ("feedforward_width", 1),
+            ("encoder_layers", 1),
+            ("decoder_layers", 1),
+            ("latent_size", 0),
+            ("latent_layers", 0),
+            ("backbone_stages", 1),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise UserError(f"ACTConfig.{name} is {value!r}; expected an integer >= {least}")
+        for name in ("pre_norm", "camera_embedding"):
+            if not isinstance(getattr(self, name), bool):
+                raise UserError(
+                    f"ACTConfig.{name} is {getattr(self, name)!r}; expected true, false"
+                )
+        for name, choices in (
+            ("activation", get_args(Activation)),
+            ("backbone", get_args(BackboneName)),
+            ("backbone_norm", get_args(BackboneNorm)),
+        ):
+            if getattr(self, name) not in choices:
+                raise UserError(
+                    f"ACTConfig.{name} is {getattr(self, name)!r}; expected {', '.join(choices)}"
+                )
+        for name in ("dropout", "backbone_width"):
+            if not isinstance(getattr(self, name), (int, float)):
+                raise UserError(f"ACTConfig.{name} is {getattr(self, name)!r}; expected a number")
+        if self.width % self.heads:
+            raise UserError(
+                f"ACTConfig: width {self.width} cannot be divided among {self.heads} heads"
+            )
+        if self.width % 4:
+            raise UserError(
+                f"ACTConfig.width is {self.width}; expected a multiple of 4 (2-D positions use a "
+                "sine and a cosine for y and for x)"
+            )
+        if not 0 <= self.dropout < 1:
+            raise UserError(f"ACTConfig.dropout is {self.dropout}; expected 0 <= dropout < 1")
+        if self.backbone_stages > 4:
+            raise UserError(f"ACTConfig.backbone_stages is {self.backbone_stages}; expected 1 to 4")
+        base_channels = 64 * self.backbone_width
+        if base_channels < CHANNELS_PER_GROUP or base_channels % CHANNELS_PER_GROUP:
+            raise UserError(
+                f"ACTConfig.backbone_width is {self.backbone_width}; expected a multiple of "
+                f"{CHANNELS_PER_GROUP / 64} (channels are normalised in groups of "
+                f"{CHANNELS_PER_GROUP})"
+            )
+        if (self.latent_size == 0) != (self.latent_layers == 0):
+            raise UserError(
+                f"ACTConfig: latent_size {self.latent_size} with latent_layers "
+                f"{self.latent_layers}; set both to 0 (no CVAE) or neither"
+            )
+
+    @property
+    def camera_names(self) -> tuple[str, ...]:
+        """Cameras in the order of their tokens."""
+        return tuple(camera.name for camera in self.cameras)
+
+    @classmethod
+    def for_schema(cls, schema: Schema, **fields: Any) -> "ACTConfig":
+        """Take cameras and sizes from the schema, everything else from fields or the defaults.
+
+        Raises:
+            UserError: a field is unknown or has an impossible value.
+        """
+        return cls.from_dict(
+            {
+                **fields,
+                "cameras": [asdict(camera) for camera in schema.cameras],
+                "state_size": schema.state_size,
+                "action_size": schema.action_size,
+                "environment_state_size": len(schema.environment_state_names),
+            }
+        )
+
+    def check_schema(self, schema: Schema) -> None:
+        """Raise UserError unless this network is made for such observations and actions."""
+        expected = ACTConfig.for_schema(schema)
+        for name in ("cameras", "state_size", "action_size", "environment_state_size"):
+            if getattr(self, name) != getattr(expected, name):
+                raise UserError(
+                    f"{name}: the network has {getattr(self, name)}, "
+                    f"the schema {getattr(expected, name)}"
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `from_dict` is the inverse."""
+        return {**asdict(self), "cameras": [asdict(camera) for camera in self.cameras]}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "ACTConfig":
+        """Rebuild from `to_dict`; a missing or unknown field raises UserError."""
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(set(plain) - known):
+            raise UserError(
+                f"ACTConfig: unknown field {', '.join(unknown)}; "
+                f"known are {', '.join(sorted(known))}"
+            )
+        try:
+            cameras = tuple(Camera(**camera) for camera in plain["cameras"])
+            return cls(**{**plain, "cameras": cameras})
+        except KeyError as missing:
+            raise UserError(f"ACTConfig: field {missing} is missing") from None
+        except TypeError as error:
+            raise UserError(f"ACTConfig: {error}") from None

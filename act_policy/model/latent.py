@@ -1,0 +1,68 @@
+"""ACT's CVAE encoder: squeezes a demonstrated chunk into z, the style in which it was performed.
+
+Two people move differently to the same end. In training z tells the decoder which way this chunk
+went, and the KL term keeps z close to a standard normal; at inference z = 0, the average way.
+"""
+
+import torch
+from einops import repeat
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from act_policy.model.block import Activation, TransformerEncoder
+from act_policy.model.positions import sine_positions
+
+
+class LatentEncoder(nn.Module):
+    """q(z | state, actions): tokens [cls, state, action 1 .. action k] -> mean, log variance.
+
+    Source: Zhao et al., "Learning Fine-Grained Bimanual Manipulation" (2023), section IV.C.
+    """
+
+    positions: Tensor
+
+    def __init__(
+        self,
+        state_size: int,
+        action_size: int,
+        chunk_length: int,
+        latent_size: int,
+        layers: int,
+        width: int,
+        heads: int,
+        feedforward_width: int,
+        activation: Activation,
+        dropout: float,
+        pre_norm: bool,
+    ) -> None:
+        super().__init__()
+        self.cls = nn.Parameter(torch.randn(width))
+        self.state_projection = nn.Linear(state_size, width)
+        self.action_projection = nn.Linear(action_size, width)
+        self.register_buffer("positions", sine_positions(2 + chunk_length, width), persistent=False)
+        self.encoder = TransformerEncoder(
+            layers, width, heads, feedforward_width, activation, dropout, pre_norm
+        )
+        # First half of the output: mean; second half: log variance.
+        self.latent_projection = nn.Linear(width, 2 * latent_size)
+
+    def forward(
+        self,
+        state: Float[Tensor, "b s"],
+        actions: Float[Tensor, "b k a"],
+        is_pad: Bool[Tensor, "b k"],
+    ) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
+        """Return mean and log variance (log sigma^2); padded actions are never read."""
+        tokens = torch.cat(
+            [
+                repeat(self.cls, "d -> b 1 d", b=len(state)),
+                self.state_projection(state)[:, None],
+                self.action_projection(actions),
+            ],
+            dim=1,
+        )
+        always = torch.ones_like(is_pad[:, :1])
+        allowed = torch.cat([always, always, ~is_pad], dim=1)[:, None]  # (b, 1, 2 + k)
+        summary = self.encoder(tokens, self.positions[None], allowed)[:, 0]
+        mean, log_variance = self.latent_projection(summary).chunk(2, dim=-1)
+        return mean, log_variance

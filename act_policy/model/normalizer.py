@@ -1,0 +1,81 @@
+"""Between the robot's units and the network's: zero mean, unit spread, and back."""
+
+import numpy as np
+import torch
+from einops import rearrange
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from act_policy.types import FieldStatistics, Observation, Statistics
+
+# Of images in [0, 1], RGB; the backbone's pretrained weights expect them.
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class Normalizer(nn.Module):
+    """(x - mean) / scale with scale = max(std, floor); the statistics travel in the state dict.
+
+    A dimension that never moved in training has the floor as its scale: it comes out finite, and
+    the constant comes back exactly.
+    """
+
+    image_mean: Tensor
+    image_std: Tensor
+    state_mean: Tensor
+    state_scale: Tensor
+    action_mean: Tensor
+    action_scale: Tensor
+    environment_state_mean: Tensor
+    environment_state_scale: Tensor
+
+    def __init__(self, statistics: Statistics) -> None:
+        super().__init__()
+        self.register_buffer("image_mean", torch.tensor(IMAGENET_MEAN))
+        self.register_buffer("image_std", torch.tensor(IMAGENET_STD))
+        fields: dict[str, FieldStatistics | None] = {
+            "state": statistics.state,
+            "action": statistics.action,
+            "environment_state": statistics.environment_state,
+        }
+        for name, field in fields.items():
+            if field is not None:
+                mean = np.asarray(field.mean, dtype=np.float32)
+                scale = np.asarray(statistics.scale(field), dtype=np.float32)
+                self.register_buffer(f"{name}_mean", torch.tensor(mean))
+                self.register_buffer(f"{name}_scale", torch.tensor(scale))
+
+    def observation(self, observation: Observation[Tensor]) -> Observation[Tensor]:
+        """Normalise a batch: images become float (b, 3, h, w), vectors keep their shapes."""
+        environment_state = observation.environment_state
+        if environment_state is not None:
+            environment_state = (
+                environment_state - self.environment_state_mean
+            ) / self.environment_state_scale
+        return Observation(
+            {name: self.images(image) for name, image in observation.images.items()},
+            self.state(observation.state),
+            environment_state,
+        )
+
+    def images(self, images: UInt8[Tensor, "b h w 3"]) -> Float[Tensor, "b 3 h w"]:
+        """Scale to [0, 1], then by ImageNet's mean and standard deviation.
+
+        The result keeps the channels last in memory, as the images came.
+        """
+        # One multiplication and one addition a pixel, on the device the images are on.
+        scale = 1 / (255 * self.image_std)
+        shift = -self.image_mean / self.image_std
+        return rearrange(images.to(scale.dtype) * scale + shift, "b h w c -> b c h w")
+
+    def state(self, state: Float[Tensor, "b s"]) -> Float[Tensor, "b s"]:
+        """From physical units."""
+        return (state - self.state_mean) / self.state_scale
+
+    def actions(self, actions: Float[Tensor, "b k a"]) -> Float[Tensor, "b k a"]:
+        """From physical units."""
+        return (actions - self.action_mean) / self.action_scale
+
+    def physical_actions(self, actions: Float[Tensor, "b k a"]) -> Float[Tensor, "b k a"]:
+        """Back to physical units, the inverse of `actions`."""
+        return actions * self.action_scale + self.action_mean

@@ -1,0 +1,131 @@
+"""ACTPolicy: raw observation in, physical actions out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from act_policy.errors import UserError
+from act_policy.model.act import ACT
+from act_policy.model.checkpoint import SavedPolicy, read_policy, write_bundle
+from act_policy.model.config import ACTConfig
+from act_policy.model.normalizer import Normalizer
+from act_policy.types import Observation, Schema, Statistics
+
+
+class ACTPolicy(nn.Module):
+    """Normaliser and network in one module, so that neither is used without the other.
+
+    It satisfies the control room's ChunkPolicy: `ChunkExecutor(policy)` turns its chunks into
+    single actions.
+    """
+
+    def __init__(self, config: ACTConfig, schema: Schema, statistics: Statistics) -> None:
+        super().__init__()
+        config.check_schema(schema)
+        self.config = config
+        self.schema = schema
+        self.statistics = statistics
+        self.normalizer = Normalizer(statistics)
+        self.act = ACT(config)
+        for field in ("state", "action", "environment_state"):
+            size = getattr(config, f"{field}_size")
+            measured = getattr(statistics, field)
+            found = 0 if measured is None else len(measured.mean)
+            if found != size:
+                raise UserError(f"statistics of {field}: {found} dimensions, expected {size}")
+
+    @property
+    def chunk_length(self) -> int:
+        """The k of (k, a)."""
+        return self.config.chunk_length
+
+    def forward(self, observation: Observation[Tensor]) -> Float[Tensor, "b k a"]:
+        """Predict the next k actions in physical units from a batch of raw observations."""
+        normalised = self.normalizer.observation(observation)
+        output = self.act(
+            normalised.images, normalised.state, normalised.environment_state, latent="zero"
+        )
+        return self.normalizer.physical_actions(output.actions)
+
+    def predict_chunk(self, observation: Observation[Any] | Mapping[str, Any]) -> np.ndarray:
+        """Predict (k, a), or (b, k, a) for a batch: float32, physical units, deterministic.
+
+        The observation (numpy or torch; an Observation or LeRobot's keys) is checked against the
+        schema first. The module is left in the mode it was in.
+
+        Raises:
+            UserError: the observation is not what the schema describes.
+        """
+        if isinstance(observation, Mapping):
+            observation = Observation.from_keys(observation)
+        arrays = Observation[np.ndarray](
+            {name: _to_numpy(image) for name, image in observation.images.items()},
+            _to_numpy(observation.state),
+            None
+            if observation.environment_state is None
+            else _to_numpy(observation.environment_state),
+        )
+        self.schema.check(arrays)
+        single = np.ndim(arrays.state) == 1
+        device = self.normalizer.state_mean.device
+
+        def to_tensor(array: np.ndarray) -> Tensor:
+            # Copied: a robot's arrays may be read-only or reversed views.
+            tensor = torch.tensor(np.ascontiguousarray(array[None] if single else array))
+            return tensor.to(device)
+
+        environment_state = arrays.environment_state
+        batch = Observation(
+            {name: to_tensor(image) for name, image in arrays.images.items()},
+            to_tensor(arrays.state).float(),
+            None if environment_state is None else to_tensor(environment_state).float(),
+        )
+        was_training = self.training
+        self.eval()
+        try:
+            with torch.inference_mode():
+                actions: np.ndarray = self(batch).float().cpu().numpy()
+        finally:
+            self.train(was_training)
+        return actions[0] if single else actions
+
+    def saved(self) -> SavedPolicy:
+        """Everything that makes this policy, as `checkpoint.to_checkpoint` takes it."""
+        return SavedPolicy(self.config, self.schema, self.statistics, self.state_dict())
+
+    def save(self, folder: str | Path) -> None:
+        """Write a bundle: config.json, schema.json and model.safetensors, nothing half-written."""
+        write_bundle(Path(folder), self.saved())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "ACTPolicy":
+        """Load a bundle folder, a run folder or a .ckpt file, on the CPU and in evaluation mode.
+
+        Nothing is downloaded and no code in the file is run.
+
+        Raises:
+            UserError: the path holds no policy, or one that does not fit its own description.
+        """
+        saved = read_policy(Path(path))
+        policy = cls(saved.config, saved.schema, saved.statistics)
+        fresh = {key: tensor.clone() for key, tensor in policy.normalizer.state_dict().items()}
+        try:
+            policy.load_state_dict(dict(saved.weights))
+        except RuntimeError as error:
+            raise UserError(f"{path}: the weights do not fit the config: {error}") from None
+        for key, expected in fresh.items():
+            if not torch.equal(policy.normalizer.get_buffer(key), expected):
+                raise UserError(
+                    f"{path}: the normaliser's {key} in the weights differs from the statistics "
+                    "beside them; the files do not belong together"
+                )
+        return policy.eval()
+
+
+def _to_numpy(values: Any) -> np.ndarray:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
