@@ -1,161 +1,221 @@
-"""Episodes in ALOHA's HDF5 layout: one file an episode, written atomically.
+"""A folder of ALOHA episodes as one dataset with one schema."""
 
-    episode_000000.hdf5
-      attrs: sim (bool), and ours: schema (JSON of `Schema.to_dict`), seed (int), success (bool)
-      /observations/qpos            float32 (T, s)
-      /observations/qvel            float32 (T, s), where the robot measures it
-      /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame a chunk
-      /action                       float32 (T, a)
-
-Source of the layout: act/record_sim_episodes.py and act/utils.py (tonyzhaozh/act).
-"""
-
-import fcntl
-import io
-import json
-import os
-from collections.abc import Mapping
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
+from act_policy.data.aloha_episode import Episode, JpegOrder, decode_jpeg, read_episode
+from act_policy.data.aloha_episode import write_episode as write_episode
+from act_policy.data.dataset import UndecodableFrameError
+from act_policy.data.schemas import (
+    ALOHA_NAMES,
+    BASE_NAMES,
+    HOW_TO_DESCRIBE,
+    SchemaSource,
+    aloha_schema,
+    read_schema,
+    with_cameras,
+)
 from act_policy.errors import UserError
-from act_policy.types import Schema
-
-PARTIAL_SUFFIX = ".partial"
+from act_policy.types import Camera, Schema
 
 
-def write_episode(
-    path: str | Path,
-    schema: Schema,
-    images: Mapping[str, np.ndarray],
-    state: np.ndarray,
-    action: np.ndarray,
-    velocity: np.ndarray | None = None,
-    seed: int | None = None,
-    success: bool | None = None,
-) -> None:
-    """Write one episode so that the file is either whole or not there, whatever happens.
+class AlohaHDF5Dataset:
+    """A folder of ALOHA episodes, in the natural order of their file names.
 
-    The bytes go to a temporary file in the same folder, reach the disk, and only then take the
-    episode's name; what killed writers left in the folder is removed on the way.
+    Every file is checked when the folder is opened: structure, lengths, cameras, sizes. States
+    and actions are then in memory; images stay in the files.
 
     Args:
-        path: the episode's file, by custom `episode_000000.hdf5`; its folder is made.
-        schema: what the arrays must fit; stored in the file.
-        images: camera name -> uint8 (T, h, w, 3) RGB.
-        state: (T, s) in the schema's units.
-        action: (T, a) in the schema's units.
-        velocity: (T, s) in the schema's units a second; without it the file has no qvel.
-        seed: seed of the start, by which an evaluation avoids the starts that were trained on.
-        success: the outcome.
+        folder: holds the `*.hdf5` files.
+        schema: names, units and rate (a JSON file or a mapping) where the files do not say them;
+            by default what our writer stored, else ALOHA's for 14 dimensions.
+        cameras: which cameras to use, in this order; by default all.
+        jpeg_order: channel order inside the JPEG rows. "bgr" is what act-plus-plus writes (it
+            compresses RGB frames with OpenCV, so red and blue are exchanged in the JPEG); "rgb"
+            is for files whose JPEGs look right in an image viewer.
 
     Raises:
-        UserError: the arrays do not fit the schema or are not finite, or the file cannot be
-            written (a full disk).
+        UserError: a file that cannot be read or that does not fit the others.
     """
-    path = Path(path)
-    _check_arrays(path, schema, images, state, action, velocity)
-    # HDF5 builds the file in memory: a full disk in the middle of its own writing makes it crash.
-    content = io.BytesIO()
-    with h5py.File(content, "w") as file:
-        file.attrs["sim"] = bool(schema.task)
-        file.attrs["schema"] = json.dumps(schema.to_dict())
-        if seed is not None:
-            file.attrs["seed"] = int(seed)
-        if success is not None:
-            file.attrs["success"] = bool(success)
-        observations = file.create_group("observations")
-        observations["qpos"] = np.asarray(state, np.float32)
-        if velocity is not None:
-            observations["qvel"] = np.asarray(velocity, np.float32)
-        for camera in schema.cameras:
-            frames = images[camera.name]
-            observations.create_dataset(
-                f"images/{camera.name}", data=frames, chunks=(1, *frames.shape[1:])
-            )
-        file["action"] = np.asarray(action, np.float32)
-    try:
-        _write_atomically(path, content.getbuffer())
-    except OSError as error:
-        raise UserError(
-            f"{path}: the episode could not be written ({error.strerror}); nothing of it was "
-            "kept and earlier episodes are whole. Free some space or choose another folder."
-        ) from error
 
-
-def remove_partial_files(folder: str | Path) -> None:
-    """Remove the temporary files of writers that were killed; a living writer holds a lock."""
-    for partial in Path(folder).glob(f".*{PARTIAL_SUFFIX}"):
-        try:
-            with partial.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                partial.unlink(missing_ok=True)
-        except OSError:  # still being written, or already removed by another process
-            continue
-
-
-def _check_arrays(
-    path: Path,
-    schema: Schema,
-    images: Mapping[str, np.ndarray],
-    state: np.ndarray,
-    action: np.ndarray,
-    velocity: np.ndarray | None,
-) -> None:
-    if set(images) != set(schema.camera_names):
-        raise UserError(
-            f"{path}: the schema has cameras {sorted(schema.camera_names)}, "
-            f"found images of {sorted(images)}"
+    def __init__(
+        self,
+        folder: str | Path,
+        schema: SchemaSource | None = None,
+        cameras: Sequence[str] | None = None,
+        jpeg_order: JpegOrder = "bgr",
+    ) -> None:
+        if jpeg_order not in ("bgr", "rgb"):
+            raise UserError(f"jpeg_order must be bgr or rgb, found {jpeg_order!r}")
+        self._jpeg_order = jpeg_order
+        self._open: tuple[int, h5py.File] | None = None
+        self.episode_paths = sorted(
+            (path for path in Path(folder).glob("*.hdf5") if not path.name.startswith(".")),
+            key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path.name)],
         )
-    steps = len(state)
-    if steps == 0:
-        raise UserError(f"{path}: the episode has no step")
-    vectors = [("state", state, schema.state_names), ("action", action, schema.action_names)]
-    if velocity is not None:
-        vectors.append(("velocity", velocity, schema.state_names))
-    for field, vector, names in vectors:
-        if np.shape(vector) != (steps, len(names)):
-            raise UserError(
-                f"{path}: {field} has shape {np.shape(vector)}, expected {(steps, len(names))}"
+        if not self.episode_paths:
+            raise UserError(f"{folder}: holds no *.hdf5 episode")
+        episodes = [read_episode(path, jpeg_order) for path in self.episode_paths]
+        self._states = [episode.state for episode in episodes]
+        self._actions = [episode.action for episode in episodes]
+        self.episode_names = [path.name for path in self.episode_paths]
+        self.lengths = np.array([len(state) for state in self._states], np.int64)
+        self.seeds = [episode.seed for episode in episodes]
+        self.outcomes = [episode.success for episode in episodes]
+        self.schema = _common_schema(episodes, schema, cameras)
+
+    @property
+    def episode_count(self) -> int:
+        """How many episodes there are."""
+        return len(self.episode_paths)
+
+    def state(self, episode: int) -> np.ndarray:
+        """float32 (T, s) in the schema's units."""
+        return self._states[episode]
+
+    def action(self, episode: int) -> np.ndarray:
+        """float32 (T, a) in the schema's units."""
+        return self._actions[episode]
+
+    def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
+        """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+        try:
+            stored = self._images(episode, camera)[step]
+        except (OSError, RuntimeError) as error:
+            raise UndecodableFrameError(
+                f"{self.episode_paths[episode]}: camera {camera}, step {step} cannot be read "
+                f"({error})"
+            ) from None
+        if stored.ndim == 1:
+            where = f"{self.episode_paths[episode]}: camera {camera}, step {step}"
+            stored = decode_jpeg(stored, self._jpeg_order, where)
+        expected = next(c for c in self.schema.cameras if c.name == camera)
+        if stored.shape != (expected.height, expected.width, 3):
+            raise UndecodableFrameError(
+                f"{self.episode_paths[episode]}: camera {camera}, step {step} has shape "
+                f"{stored.shape}, expected {(expected.height, expected.width, 3)}"
             )
-        if not (finite := np.isfinite(vector)).all():
-            step, dimension = np.argwhere(~finite)[0]
-            raise UserError(
-                f"{path}: {field} {names[dimension]} at step {step} is not a finite number"
-            )
-    for camera in schema.cameras:
-        frames, shape = images[camera.name], (steps, camera.height, camera.width, 3)
-        if frames.shape != shape or frames.dtype != np.uint8:
-            raise UserError(
-                f"{path}: camera {camera.name} has {frames.dtype} {frames.shape}, "
-                f"expected uint8 {shape}"
-            )
+        return np.asarray(stored)
+
+    def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
+        """int64 (T,), where each frame's raw bytes lie in the episode's file; None if encoded."""
+        images = self._images(episode, camera)
+        if images.ndim != 4:
+            return None
+        steps, frame_shape = len(images), images.shape[1:]
+        size = int(np.prod(frame_shape))
+        if images.chunks is None:
+            start = images.id.get_offset()
+            return None if start is None else start + size * np.arange(steps, dtype=np.int64)
+        if images.chunks != (1, *frame_shape):
+            return None
+        offsets = np.full(steps, -1, np.int64)
+
+        def visit(chunk: Any) -> None:
+            if chunk.size == size:  # a filter (compression, checksum) changes the size
+                offsets[chunk.chunk_offset[0]] = chunk.byte_offset
+
+        images.id.chunk_iter(visit)
+        if images.compression or images.scaleoffset or images.shuffle or (offsets < 0).any():
+            return None
+        return offsets
+
+    def decoding_options(self) -> dict[str, Any]:
+        """What besides the files decides how a decoded frame looks."""
+        return {"jpeg_order": self._jpeg_order}
+
+    def _images(self, episode: int, camera: str) -> Any:
+        if self._open is None or self._open[0] != episode:
+            if self._open is not None:
+                self._open[1].close()
+            self._open = episode, h5py.File(self.episode_paths[episode])
+        return self._open[1][f"observations/images/{camera}"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_open": None}  # an open file does not travel to a worker
 
 
-def _write_atomically(path: Path, content: memoryview) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_partial_files(path.parent)
-    partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL_SUFFIX}")
-    while True:
-        file = partial.open("wb")
-        fcntl.flock(file, fcntl.LOCK_EX)
-        # Between open and lock another process may have taken the file for a dead writer's.
-        if partial.exists() and os.path.samestat(os.fstat(file.fileno()), partial.stat()):
-            break
-        file.close()
-    try:
-        with file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name too survives a power cut
-    finally:
-        os.close(folder)
+def _common_schema(
+    episodes: Sequence[Episode], given: SchemaSource | None, selected: Sequence[str] | None
+) -> Schema:
+    first = episodes[0]
+    if given is None:
+        stored = first.schema
+        for episode in episodes:
+            if episode.schema != stored:
+                differences = (
+                    ["one file stores a schema, the other does not"]
+                    if episode.schema is None or stored is None
+                    else stored.differences(episode.schema)
+                    or [f"task: {stored.task!r} here, {episode.schema.task!r} there"]
+                )
+                raise UserError(
+                    f"{episode.path}: its schema is not that of {first.path.name}: "
+                    + "; ".join(differences)
+                )
+    else:
+        stored = read_schema(given, list(first.cameras.values()))
+    if selected is not None:
+        names = list(selected)
+    elif stored is not None:
+        names = list(stored.camera_names)
+    else:
+        names = list(dict.fromkeys(name for episode in episodes for name in episode.cameras))
+    cameras = _common_cameras(episodes, names)
+    sizes = first.state.shape[1], first.action.shape[1]
+    for episode in episodes:
+        if (found := (episode.state.shape[1], episode.action.shape[1])) != sizes:
+            raise UserError(
+                f"{episode.path}: {found[0]} state and {found[1]} action dimensions, "
+                f"{first.path.name} has {sizes[0]} and {sizes[1]}"
+            )
+    if stored is not None:
+        if (stored.state_size, stored.action_size) != sizes:
+            raise UserError(
+                f"{first.path}: {sizes[0]} state and {sizes[1]} action dimensions, but the schema "
+                f"names {stored.state_size} and {stored.action_size}"
+            )
+        for camera in stored.cameras:
+            if (file_camera := first.cameras.get(camera.name)) and file_camera != camera:
+                raise UserError(
+                    f"{first.path}: camera {camera.name} is {file_camera.height}x"
+                    f"{file_camera.width}, but the schema says {camera.height}x{camera.width}"
+                )
+        return with_cameras(stored, cameras)
+    aloha = len(ALOHA_NAMES)
+    if sizes in ((aloha, aloha), (aloha, aloha + len(BASE_NAMES))):
+        return aloha_schema(cameras, sizes[1])
+    raise UserError(
+        f"{first.path}: {sizes[0]} state and {sizes[1]} action dimensions are not ALOHA's "
+        f"{aloha}, and the file does not name them. {HOW_TO_DESCRIBE}"
+    )
+
+
+def _common_cameras(episodes: Sequence[Episode], names: Sequence[str]) -> list[Camera]:
+    lacking = [
+        f"{episode.path.name} lacks {', '.join(missing)} (found {', '.join(episode.cameras)})"
+        for episode in episodes
+        if (missing := [name for name in names if name not in episode.cameras])
+    ]
+    if lacking:
+        more = f"; and {len(lacking) - 10} more" if len(lacking) > 10 else ""
+        raise UserError(
+            f"{episodes[0].path.parent}: expected cameras {', '.join(names)} in each of "
+            f"{len(episodes)} episodes; {'; '.join(lacking[:10])}{more}. "
+            "Complete the episodes, or choose the cameras that all have with cameras=[...]."
+        )
+    first = episodes[0]
+    for episode in episodes:
+        for name in names:
+            found, expected = episode.cameras[name], first.cameras[name]
+            if found != expected:
+                raise UserError(
+                    f"{episode.path}: camera {name} is {found.height}x{found.width}, "
+                    f"{first.path.name} has {expected.height}x{expected.width}"
+                )
+    return [first.cameras[name] for name in names]

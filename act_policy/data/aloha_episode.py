@@ -1,0 +1,250 @@
+"""One episode in ALOHA's HDF5 layout: read as others write it, written atomically.
+
+    episode_000000.hdf5
+      attrs: sim (bool), and ours: schema (JSON of `Schema.to_dict`), seed (int), success (bool)
+      /observations/qpos            float32 (T, s)
+      /observations/qvel            float32 (T, s), where the robot measures it; not read
+      /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame a chunk, or
+                                    uint8 (T, bytes), JPEG rows padded with zeros
+      /action                       float32 (T, a)
+      /base_action                  float32 (T, 2), mobile ALOHA only; follows the action
+
+Sources of the layout: act/record_sim_episodes.py, act/utils.py (tonyzhaozh/act) and
+compress_data.py, utils.py (MarkFzp/act-plus-plus).
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import h5py
+import numpy as np
+from PIL import Image
+
+from act_policy.data.atomic import atomic_file
+from act_policy.data.dataset import UndecodableFrameError
+from act_policy.errors import UserError
+from act_policy.types import Camera, Schema
+
+JpegOrder = Literal["bgr", "rgb"]
+
+
+class Episode(NamedTuple):
+    """What one file holds, but for the images."""
+
+    path: Path
+    state: np.ndarray  # float32 (T, s)
+    action: np.ndarray  # float32 (T, a)
+    cameras: dict[str, Camera]
+    schema: Schema | None
+    seed: int | None
+    success: bool | None
+
+
+def read_episode(path: Path, jpeg_order: JpegOrder) -> Episode:
+    """Read one file and check that it is an episode; raises UserError naming what is wrong."""
+    try:
+        with h5py.File(path) as file:
+            for field in ("observations/qpos", "observations/images", "action"):
+                wanted = h5py.Group if field.endswith("images") else h5py.Dataset
+                if not isinstance(file.get(field), wanted):
+                    found: list[str] = []
+                    file.visit(found.append)
+                    raise UserError(
+                        f"{path}: has no /{field}; found {', '.join(found) or 'nothing'}"
+                    )
+            state, action = _matrix(path, file, "observations/qpos"), _matrix(path, file, "action")
+            if "base_action" in file:
+                base = _matrix(path, file, "base_action")
+                if len(base) != len(action):
+                    raise UserError(
+                        f"{path}: /base_action has {len(base)} steps, /action {len(action)}"
+                    )
+                action = np.concatenate([action, base], axis=1)
+            steps = len(action)
+            if steps == 0 or len(state) != steps:
+                raise UserError(
+                    f"{path}: /observations/qpos has {len(state)} steps, /action {steps}; "
+                    "expected the same number, at least 1"
+                )
+            cameras = {
+                name: _camera(path, name, images, steps, jpeg_order)
+                for name, images in file["observations/images"].items()
+                if not name.endswith("_depth")
+            }
+            stored = file.attrs.get("schema")
+            seed, success = file.attrs.get("seed"), file.attrs.get("success")
+            return Episode(
+                path=path,
+                state=state,
+                action=action,
+                cameras=cameras,
+                schema=None if stored is None else _stored_schema(path, stored),
+                seed=None if seed is None else int(seed),
+                success=None if success is None else bool(success),
+            )
+    except OSError as error:
+        raise UserError(
+            f"{path}: is not a readable HDF5 file ({error}). "
+            "Repair the file or move it out of the folder."
+        ) from None
+
+
+def _matrix(path: Path, file: Any, field: str) -> np.ndarray:
+    values = file[field][()]
+    if np.ndim(values) != 2 or not np.issubdtype(values.dtype, np.number):
+        raise UserError(
+            f"{path}: /{field} is {values.dtype} {np.shape(values)}, "
+            "expected numbers of shape (steps, dimensions)"
+        )
+    return np.asarray(values, np.float32)
+
+
+def _camera(path: Path, name: str, images: Any, steps: int, jpeg_order: JpegOrder) -> Camera:
+    shape, dtype = getattr(images, "shape", None), getattr(images, "dtype", None)
+    raw = shape is not None and len(shape) == 4 and shape[-1] == 3
+    encoded = shape is not None and len(shape) == 2
+    if shape is None or dtype != np.uint8 or not (raw or encoded):
+        raise UserError(
+            f"{path}: camera {name} is {dtype} {shape}, expected uint8 (steps, height, width, 3) "
+            "or JPEG rows, uint8 (steps, bytes)"
+        )
+    if shape[0] != steps:
+        raise UserError(f"{path}: camera {name} has {shape[0]} frames, the episode {steps} steps")
+    if raw:
+        return Camera(name, int(shape[1]), int(shape[2]))
+    # Only the first frame that can be decoded tells the size; the others are checked when read.
+    for step in range(steps):
+        try:
+            frame = decode_jpeg(images[step], jpeg_order, f"{path}: camera {name}, step {step}")
+        except UndecodableFrameError:
+            if step == steps - 1:
+                raise
+            continue
+        return Camera(name, *frame.shape[:2])
+    raise AssertionError("an episode has at least one step")
+
+
+def decode_jpeg(row: np.ndarray, jpeg_order: JpegOrder, where: str) -> np.ndarray:
+    """Turn one zero-padded JPEG row into uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+    encoded = row.tobytes().rstrip(b"\0")
+    # A JPEG cut short would decode to a picture with a grey rest: ask for its end marker.
+    whole = encoded.startswith(b"\xff\xd8") and encoded.endswith(b"\xff\xd9")
+    try:
+        if not whole:
+            raise ValueError("no whole JPEG")
+        with Image.open(io.BytesIO(encoded), formats=["JPEG"]) as image:
+            pixels = np.asarray(image.convert("RGB"))
+    except Exception as error:  # a broken header makes Pillow raise almost anything
+        raise UndecodableFrameError(
+            f"{where} cannot be decoded ({error}). Repair or remove the episode, or "
+            "drop such frames with undecodable=skip."
+        ) from None
+    return np.ascontiguousarray(pixels[:, :, ::-1]) if jpeg_order == "bgr" else pixels
+
+
+def _stored_schema(path: Path, stored: Any) -> Schema:
+    try:
+        return Schema.from_dict(json.loads(stored))
+    except (ValueError, TypeError, UserError) as error:
+        raise UserError(f"{path}: attribute schema cannot be used ({error})") from None
+
+
+def write_episode(
+    path: str | Path,
+    schema: Schema,
+    images: Mapping[str, np.ndarray],
+    state: np.ndarray,
+    action: np.ndarray,
+    velocity: np.ndarray | None = None,
+    seed: int | None = None,
+    success: bool | None = None,
+) -> None:
+    """Write one episode so that the file is either whole or not there, whatever happens.
+
+    The bytes go to a temporary file in the same folder, reach the disk, and only then take the
+    episode's name; what killed writers left in the folder is removed on the way.
+
+    Args:
+        path: the episode's file, by custom `episode_000000.hdf5`; its folder is made.
+        schema: what the arrays must fit; stored in the file.
+        images: camera name -> uint8 (T, h, w, 3) RGB.
+        state: (T, s) in the schema's units.
+        action: (T, a) in the schema's units.
+        velocity: (T, s) in the schema's units a second; without it the file has no qvel.
+        seed: seed of the start, by which an evaluation avoids the starts that were trained on.
+        success: the outcome.
+
+    Raises:
+        UserError: the arrays do not fit the schema or are not finite, or the file cannot be
+            written (a full disk).
+    """
+    path = Path(path)
+    _check_arrays(path, schema, images, state, action, velocity)
+    # HDF5 builds the file in memory: a full disk in the middle of its own writing makes it crash.
+    content = io.BytesIO()
+    with h5py.File(content, "w") as hdf5:
+        hdf5.attrs["sim"] = bool(schema.task)
+        hdf5.attrs["schema"] = json.dumps(schema.to_dict())
+        if seed is not None:
+            hdf5.attrs["seed"] = int(seed)
+        if success is not None:
+            hdf5.attrs["success"] = bool(success)
+        observations = hdf5.create_group("observations")
+        observations["qpos"] = np.asarray(state, np.float32)
+        if velocity is not None:
+            observations["qvel"] = np.asarray(velocity, np.float32)
+        for camera in schema.cameras:
+            frames = images[camera.name]
+            observations.create_dataset(
+                f"images/{camera.name}", data=frames, chunks=(1, *frames.shape[1:])
+            )
+        hdf5["action"] = np.asarray(action, np.float32)
+    try:
+        with atomic_file(path) as file:
+            file.write(content.getbuffer())
+    except OSError as error:
+        raise UserError(
+            f"{path}: the episode could not be written ({error.strerror}); nothing of it was "
+            "kept and earlier episodes are whole. Free some space or choose another folder."
+        ) from error
+
+
+def _check_arrays(
+    path: Path,
+    schema: Schema,
+    images: Mapping[str, np.ndarray],
+    state: np.ndarray,
+    action: np.ndarray,
+    velocity: np.ndarray | None,
+) -> None:
+    if set(images) != set(schema.camera_names):
+        raise UserError(
+            f"{path}: the schema has cameras {sorted(schema.camera_names)}, "
+            f"found images of {sorted(images)}"
+        )
+    steps = len(state)
+    if steps == 0:
+        raise UserError(f"{path}: the episode has no step")
+    vectors = [("state", state, schema.state_names), ("action", action, schema.action_names)]
+    if velocity is not None:
+        vectors.append(("velocity", velocity, schema.state_names))
+    for field, vector, names in vectors:
+        if np.shape(vector) != (steps, len(names)):
+            raise UserError(
+                f"{path}: {field} has shape {np.shape(vector)}, expected {(steps, len(names))}"
+            )
+        if not (finite := np.isfinite(vector)).all():
+            step, dimension = np.argwhere(~finite)[0]
+            raise UserError(
+                f"{path}: {field} {names[dimension]} at step {step} is not a finite number"
+            )
+    for camera in schema.cameras:
+        frames, shape = images[camera.name], (steps, camera.height, camera.width, 3)
+        if frames.shape != shape or frames.dtype != np.uint8:
+            raise UserError(
+                f"{path}: camera {camera.name} has {frames.dtype} {frames.shape}, "
+                f"expected uint8 {shape}"
+            )

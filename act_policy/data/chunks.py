@@ -1,0 +1,56 @@
+"""Which actions a sample is to predict, and which episodes are trained on."""
+
+import numpy as np
+
+from act_policy.errors import UserError
+from act_policy.types import ActionChunk
+
+
+def action_chunk(actions: np.ndarray, step: int, chunk_length: int) -> ActionChunk:
+    """The `chunk_length` actions from `step` on, the last one repeated past the episode's end.
+
+    Args:
+        actions: (T, a), one episode.
+        step: 0 <= step < T.
+        chunk_length: k, at least 1.
+    """
+    rows, is_pad = chunk_rows(np.array([step]), np.array([len(actions) - 1]), chunk_length)
+    return ActionChunk(actions[rows[0]], is_pad[0])
+
+
+def chunk_rows(
+    first: np.ndarray, last: np.ndarray, chunk_length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the actions of many chunks at once, and which of them are padding.
+
+    Args:
+        first: int (b,), the row of each sample's own step.
+        last: int (b,), the last row of each sample's episode.
+        chunk_length: k, at least 1.
+
+    Returns:
+        int (b, k) rows, held at `last`, and bool (b, k), true exactly past it.
+    """
+    rows = first[:, None] + np.arange(chunk_length)
+    return np.minimum(rows, last[:, None]), rows > last[:, None]
+
+
+def split_episodes(
+    count: int, held_out_fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the episodes that are kept out of training.
+
+    A fraction above 0 holds out at least one episode where there are two or more; one episode
+    is always left to train on. The same count, fraction and seed give the same split.
+
+    Returns:
+        int64 (train,) and int64 (held out,), each ascending; together every episode once.
+    """
+    if not 0 <= held_out_fraction < 1:
+        raise UserError(f"held_out_fraction must be at least 0 and below 1: {held_out_fraction}")
+    wanted = round(count * held_out_fraction)
+    if held_out_fraction > 0:
+        wanted = max(wanted, 1)
+    wanted = min(wanted, count - 1)
+    order = np.random.default_rng(seed).permutation(count)
+    return np.sort(order[wanted:]), np.sort(order[:wanted])

@@ -1,0 +1,76 @@
+"""Names, units and rate of demonstrations whose files do not say them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from act_policy.errors import UserError
+from act_policy.types import Camera, Schema
+
+ALOHA_RATE = 50.0
+_ARM = ("waist", "shoulder", "elbow", "forearm_roll", "wrist_angle", "wrist_rotate", "gripper")
+ALOHA_NAMES = tuple(f"{side}_{joint}" for side in ("left", "right") for joint in _ARM)
+ALOHA_UNITS = tuple("0..1" if name.endswith("gripper") else "rad" for name in ALOHA_NAMES)
+"""Six joints in radians, then the gripper from 0 (closed) to 1 (open), left arm first."""
+
+BASE_NAMES = ("base_linear_velocity", "base_angular_velocity")
+BASE_UNITS = ("m/s", "rad/s")
+"""Mobile ALOHA's `/base_action`, which follows the arms in the action."""
+
+HOW_TO_DESCRIBE = (
+    "Describe it with schema=FILE.json (or a mapping) that holds state_names, state_units, "
+    "action_names, action_units and rate (steps per second)."
+)
+
+SchemaSource = Schema | Mapping[str, Any] | str | Path
+
+
+def read_schema(source: SchemaSource, cameras: Sequence[Camera]) -> Schema:
+    """Take a schema from a JSON file or a mapping; cameras it leaves out are those of the files.
+
+    Raises:
+        UserError: the file is missing or no JSON, a field is missing, unknown or inconsistent.
+    """
+    if isinstance(source, Schema):
+        return source
+    where, plain = "schema", source
+    if isinstance(source, str | Path):
+        where = f"schema {source}"
+        try:
+            plain = json.loads(Path(source).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"{where}: cannot be read ({error.strerror})") from None
+        except ValueError as error:
+            raise UserError(f"{where}: is not JSON ({error})") from None
+    if not isinstance(plain, Mapping):
+        raise UserError(f"{where}: expected a mapping of fields. {HOW_TO_DESCRIBE}")
+    fields = dict(plain)
+    if fields.get("cameras") is None:
+        fields["cameras"] = [
+            {"name": camera.name, "height": camera.height, "width": camera.width}
+            for camera in cameras
+        ]
+    try:
+        return Schema.from_dict(fields)
+    except UserError as error:
+        raise UserError(f"{where}: {error}. {HOW_TO_DESCRIBE}") from None
+
+
+def aloha_schema(cameras: Sequence[Camera], action_size: int = 14) -> Schema:
+    """The schema of ALOHA (14 actions) or mobile ALOHA (16, with the base)."""
+    base = action_size - len(ALOHA_NAMES)
+    return Schema(
+        cameras=tuple(cameras),
+        state_names=ALOHA_NAMES,
+        state_units=ALOHA_UNITS,
+        action_names=ALOHA_NAMES + BASE_NAMES[:base],
+        action_units=ALOHA_UNITS + BASE_UNITS[:base],
+        rate=ALOHA_RATE,
+    )
+
+
+def with_cameras(schema: Schema, cameras: Sequence[Camera]) -> Schema:
+    """The same schema over some of its cameras, in the given order."""
+    return replace(schema, cameras=tuple(cameras))
