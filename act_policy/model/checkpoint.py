@@ -9,7 +9,7 @@ Lightning .ckpt     "act_policy"        {"format_version", "act", "statistics", 
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,12 +30,16 @@ CONFIG_FILE, SCHEMA_FILE, WEIGHTS_FILE = "config.json", "schema.json", "model.sa
 
 
 class SavedPolicy(NamedTuple):
-    """Everything that makes a policy; weights is ACTPolicy's state dict."""
+    """Everything that makes a policy; weights is ACTPolicy's state dict.
+
+    demonstration_seeds: starts that it was shown in simulation; evaluation refuses to use them.
+    """
 
     config: ACTConfig
     schema: Schema
     statistics: Statistics
     weights: Mapping[str, Tensor]
+    demonstration_seeds: tuple[int, ...] = ()
 
 
 def statistics_to_dict(statistics: Statistics) -> dict[str, Any]:
@@ -82,27 +86,25 @@ def to_checkpoint(saved: SavedPolicy) -> dict[str, Any]:
 
 def write_bundle(folder: Path, saved: SavedPolicy) -> None:
     """Write the three files; each appears whole or not at all, and the config last."""
-    folder.mkdir(parents=True, exist_ok=True)
     weights = {key: tensor.detach().cpu().contiguous() for key, tensor in saved.weights.items()}
-    description, schema = _description(saved), saved.schema.to_dict()
-    written: list[tuple[Path, Path]] = []
-    writers: list[tuple[str, Callable[[Path], None]]] = [
-        (WEIGHTS_FILE, lambda path: _write_bytes(path, save(weights))),
-        (SCHEMA_FILE, lambda path: _write_json(path, schema)),
-        (CONFIG_FILE, lambda path: _write_json(path, description)),
-    ]
+    contents = {
+        WEIGHTS_FILE: save(weights),
+        SCHEMA_FILE: _to_json(saved.schema.to_dict()),
+        CONFIG_FILE: _to_json(_description(saved)),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = {name: folder / f".{name}.{os.getpid()}.tmp" for name in contents}
     try:
-        for name, write in writers:
-            temporary = folder / f".{name}.{os.getpid()}.tmp"
-            written.append((temporary, folder / name))
-            write(temporary)
-            with open(temporary, "rb") as file:
+        for name, content in contents.items():
+            with open(temporary[name], "wb") as file:
+                file.write(content)
+                file.flush()
                 os.fsync(file.fileno())
-        for temporary, final in written:
-            os.replace(temporary, final)
+        for name, path in temporary.items():
+            os.replace(path, folder / name)
     finally:
-        for temporary, _ in written:
-            temporary.unlink(missing_ok=True)
+        for path in temporary.values():
+            path.unlink(missing_ok=True)
 
 
 def read_policy(path: Path) -> SavedPolicy:
@@ -132,6 +134,7 @@ def _description(saved: SavedPolicy) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "act": saved.config.to_dict(),
         "statistics": statistics_to_dict(saved.statistics),
+        "demonstration_seeds": list(saved.demonstration_seeds),
     }
 
 
@@ -152,6 +155,7 @@ def _parse(where: Path, described: Any, schema: Any, weights: Any) -> SavedPolic
             Schema.from_dict(schema),
             statistics_from_dict(described.get("statistics") or {}),
             weights,
+            tuple(int(seed) for seed in described.get("demonstration_seeds", ())),
         )
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
@@ -180,12 +184,8 @@ def _read_checkpoint(path: Path) -> SavedPolicy:
     return _parse(path, described, schema, checkpoint.get(WEIGHTS_KEY) or {})
 
 
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-
-
-def _write_json(path: Path, plain: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(plain, indent=2) + "\n")
+def _to_json(plain: Mapping[str, Any]) -> bytes:
+    return (json.dumps(plain, indent=2) + "\n").encode()
 
 
 def _read_json(path: Path) -> Any:

@@ -30,6 +30,7 @@ class ACTPolicy(nn.Module):
         self.config = config
         self.schema = schema
         self.statistics = statistics
+        self.demonstration_seeds: tuple[int, ...] = ()
         self.normalizer = Normalizer(statistics)
         self.act = ACT(config)
         for field in ("state", "action", "environment_state"):
@@ -96,7 +97,9 @@ class ACTPolicy(nn.Module):
 
     def saved(self) -> SavedPolicy:
         """Everything that makes this policy, as `checkpoint.to_checkpoint` takes it."""
-        return SavedPolicy(self.config, self.schema, self.statistics, self.state_dict())
+        return SavedPolicy(
+            self.config, self.schema, self.statistics, self.state_dict(), self.demonstration_seeds
+        )
 
     def save(self, folder: str | Path) -> None:
         """Write a bundle: config.json, schema.json and model.safetensors, nothing half-written."""
@@ -113,6 +116,7 @@ class ACTPolicy(nn.Module):
         """
         saved = read_policy(Path(path))
         policy = cls(saved.config, saved.schema, saved.statistics)
+        policy.demonstration_seeds = saved.demonstration_seeds
         fresh = {key: tensor.clone() for key, tensor in policy.normalizer.state_dict().items()}
         try:
             policy.load_state_dict(dict(saved.weights))
