@@ -1,0 +1,318 @@
+"""Demonstrations as batches for training: raw images and physical units, in a fixed order."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from lightning import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+from act_policy.data.cache import FrameStore, WhenUndecodable
+from act_policy.data.chunks import chunk_rows, split_episodes
+from act_policy.data.dataset import DemonstrationDataset, open_dataset
+from act_policy.data.statistics import check_finite, compute_statistics
+from act_policy.errors import UserError
+from act_policy.types import Observation, Schema, Statistics
+
+
+class Batch(NamedTuple):
+    """Some samples: what was seen at one step each, and the actions from that step on.
+
+    observation: images uint8 (b, h, w, 3) and state float32 (b, s), raw.
+    actions: float32 (b, k, a) in physical units; rows past the episode's end repeat the last one.
+    is_pad: bool (b, k), true exactly for those rows.
+    episode, step: int64 (b,), where each sample comes from.
+    """
+
+    observation: Observation[Tensor]
+    actions: Tensor
+    is_pad: Tensor
+    episode: Tensor
+    step: Tensor
+
+
+class Samples(Dataset[Batch]):
+    """Every usable frame of some episodes, each with its chunk of actions.
+
+    Args:
+        dataset: the demonstrations.
+        frames: their images.
+        episodes: indices of the episodes to take.
+        chunk_length: k.
+    """
+
+    def __init__(
+        self,
+        dataset: DemonstrationDataset,
+        frames: FrameStore,
+        episodes: Sequence[int] | np.ndarray,
+        chunk_length: int,
+    ) -> None:
+        self._frames = frames
+        self._cameras = dataset.schema.camera_names
+        self._chunk_length = chunk_length
+        self._states = np.concatenate([dataset.state(e) for e in range(dataset.episode_count)])
+        self._actions = np.concatenate([dataset.action(e) for e in range(dataset.episode_count)])
+        ends = np.cumsum(dataset.lengths)
+        self._first, self._last = ends - dataset.lengths, ends - 1  # frames of each episode
+        numbers = [np.arange(self._first[e], ends[e]) for e in episodes]
+        every = np.concatenate(numbers) if numbers else np.empty(0, np.int64)
+        self._numbers = every[frames.usable[every]]
+        self.skipped = len(every) - len(self._numbers)
+        """How many frames were left out because they cannot be decoded."""
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.__getitems__([index])
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        """A whole batch at once: the DataLoader calls this instead of collating samples."""
+        frames = self._numbers[np.asarray(indices)]
+        episodes = np.searchsorted(self._last, frames)
+        rows, is_pad = chunk_rows(frames, self._last[episodes], self._chunk_length)
+        images = {
+            camera: torch.from_numpy(self._frames.read(camera, frames)) for camera in self._cameras
+        }
+        return Batch(
+            observation=Observation(images, torch.from_numpy(self._states[frames])),
+            actions=torch.from_numpy(self._actions[rows]),
+            is_pad=torch.from_numpy(is_pad),
+            episode=torch.from_numpy(episodes),
+            step=torch.from_numpy(frames - self._first[episodes]),
+        )
+
+
+class EpochOrder(DistributedSampler[int]):
+    """Every sample once an epoch, in an order that only seed and epoch decide.
+
+    Several processes take turns (rank r takes r, r + n, ...); as in its base class the order is
+    filled up from its own beginning so that all get the same number.
+    """
+
+    def __init__(self, count: int, seed: int, processes: int = 1, rank: int = 0) -> None:
+        super().__init__(range(count), processes, rank, shuffle=True, seed=seed)  # type: ignore[arg-type]
+        self.count = count
+        self.skip_first = 0
+        """How many of this process's samples the next iteration leaves out: they were seen."""
+
+    def __iter__(self) -> Iterator[int]:
+        order = np.random.default_rng((self.seed, self.epoch)).permutation(self.count)
+        mine = np.resize(order, self.total_size)[self.rank :: self.num_replicas]
+        skip, self.skip_first = self.skip_first, 0
+        return iter(mine[skip:].tolist())
+
+
+class ResumableLoader(DataLoader[Batch]):
+    """A DataLoader that continues in the middle of an epoch, also with workers.
+
+    Lightning saves `state_dict` in its checkpoints and calls `load_state_dict` before the first
+    batch is fetched. The length stays that of the whole epoch.
+    """
+
+    order: EpochOrder
+    progress: Callable[[], tuple[int, float]] | None = None
+    """Asks the trainer how many batches of this epoch it has trained on, and of how many: with
+    workers, more have been fetched, and an interrupted batch must come again."""
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the next batch lies: epoch and batch, and what must be equal to continue there."""
+        batches, of = self.progress() if self.progress else (0, len(self))
+        epoch = self.order.epoch
+        if batches >= of:
+            epoch, batches = epoch + 1, 0
+        return {"epoch": epoch, "batch": batches, **self._must_equal()}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Let the next iteration start where `state_dict` was taken."""
+        for name, here in self._must_equal().items():
+            if state[name] != here:
+                raise UserError(
+                    f"cannot resume in the middle of an epoch: the interrupted run had {name} "
+                    f"{state[name]}, this one has {here}"
+                )
+        self.order.set_epoch(state["epoch"])
+        self.order.skip_first = state["batch"] * (self.batch_size or 1)
+
+    def _must_equal(self) -> dict[str, int]:
+        return {
+            "samples": self.order.count,
+            "batch_size": self.batch_size or 1,
+            "data_seed": self.order.seed,
+            "processes": self.order.num_replicas,
+        }
+
+
+class DemonstrationDataModule(LightningDataModule):
+    """Demonstrations in a folder, split by episode into training and held-out ones.
+
+    Args:
+        path: the folder of demonstrations.
+        chunk_length: k, actions to predict from each step.
+        batch_size: samples a batch and process.
+        held_out_fraction: share of the episodes kept out of training, drawn by seed.
+        workers: processes that fetch batches; 0 fetches in the training process.
+        seed: fixes the split and the order of samples.
+        train_episodes: indices to train on, instead of the drawn split; then only the
+            held_out_episodes given are held out.
+        held_out_episodes: indices held out; without train_episodes all others are trained on.
+        std_floor: smallest divisor of the normaliser, in physical units.
+        undecodable: "stop" or "skip" a frame that cannot be decoded.
+        cache: folder for decoded frames; by default beside the demonstrations.
+        reader_options: `schema`, `cameras`, `jpeg_order`, see `AlohaHDF5Dataset`.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        chunk_length: int,
+        batch_size: int,
+        held_out_fraction: float = 0.1,
+        workers: int = 0,
+        seed: int = 0,
+        train_episodes: Sequence[int] | None = None,
+        held_out_episodes: Sequence[int] | None = None,
+        std_floor: float = 1e-2,
+        undecodable: WhenUndecodable = "stop",
+        cache: str | Path | None = None,
+        **reader_options: Any,
+    ) -> None:
+        super().__init__()
+        for name, value, least in (
+            ("chunk_length", chunk_length, 1),
+            ("batch_size", batch_size, 1),
+            ("workers", workers, 0),
+            ("seed", seed, 0),
+        ):
+            if value < least:
+                raise UserError(f"{name} must be at least {least}, found {value}")
+        self.chunk_length = chunk_length
+        self.batch_size = batch_size
+        self._path = path
+        self._held_out_fraction = held_out_fraction
+        self._workers = workers
+        self._seed = seed
+        self._given = train_episodes, held_out_episodes
+        self._std_floor = std_floor
+        self._undecodable: WhenUndecodable = undecodable
+        self._cache = cache
+        self._reader_options = reader_options
+
+    @cached_property
+    def dataset(self) -> DemonstrationDataset:
+        """The demonstrations; at the first use every episode is checked."""
+        dataset = open_dataset(self._path, **self._reader_options)
+        check_finite(dataset)
+        return dataset
+
+    @property
+    def schema(self) -> Schema:
+        """What all episodes share."""
+        return self.dataset.schema
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """Over exactly the training episodes."""
+        return compute_statistics(self.dataset, self.train_episodes, self._std_floor)
+
+    @cached_property
+    def _split(self) -> tuple[np.ndarray, np.ndarray]:
+        count = self.dataset.episode_count
+        train, held_out = self._given
+        if train is None and held_out is None:
+            return split_episodes(count, self._held_out_fraction, self._seed)
+        held_out = [] if held_out is None else sorted(held_out)
+        if train is None:
+            train = [episode for episode in range(count) if episode not in set(held_out)]
+        if outside := sorted({e for e in (*train, *held_out) if not 0 <= e < count}):
+            raise UserError(f"{self._path}: episodes {outside} are not among 0 to {count - 1}")
+        if both := sorted(set(train) & set(held_out)):
+            raise UserError(f"episodes {both} are in train_episodes and in held_out_episodes")
+        if not train:
+            raise UserError("no episode is left to train on")
+        return np.unique(np.array(train, np.int64)), np.unique(np.array(held_out, np.int64))
+
+    @property
+    def train_episodes(self) -> np.ndarray:
+        """int64, ascending indices of the episodes that are trained on."""
+        return self._split[0]
+
+    @property
+    def held_out_episodes(self) -> np.ndarray:
+        """int64, ascending indices of the episodes kept out of training."""
+        return self._split[1]
+
+    @property
+    def demonstration_seeds(self) -> tuple[int, ...]:
+        """Seeds of the starts of all demonstrations, ascending; an evaluation must use others."""
+        return tuple(sorted({seed for seed in self.dataset.seeds if seed is not None}))
+
+    @cached_property
+    def _frames(self) -> FrameStore:
+        return FrameStore(self.dataset, self._cache, self._undecodable)
+
+    @cached_property
+    def train_samples(self) -> Samples:
+        """Every usable frame of the training episodes."""
+        samples = Samples(self.dataset, self._frames, self.train_episodes, self.chunk_length)
+        if len(samples) == 0:
+            raise UserError(f"{self._path}: no frame of the training episodes can be decoded")
+        return samples
+
+    @cached_property
+    def held_out_samples(self) -> Samples:
+        """Every usable frame of the held-out episodes."""
+        return Samples(self.dataset, self._frames, self.held_out_episodes, self.chunk_length)
+
+    def prepare_data(self) -> None:
+        """Decode encoded frames once, in one process only."""
+        _ = self._frames
+
+    def setup(self, stage: str) -> None:
+        """Read and check everything before the first step."""
+        _ = self.train_samples, self.held_out_samples
+
+    def train_dataloader(self) -> ResumableLoader:
+        """Every training frame once an epoch, shuffled."""
+        trainer = self.trainer
+        order = EpochOrder(
+            len(self.train_samples),
+            self._seed,
+            processes=trainer.world_size if trainer else 1,
+            rank=trainer.global_rank if trainer else 0,
+        )
+        loader = ResumableLoader(self.train_samples, sampler=order, **self._loading())
+        loader.order = order
+        if trainer:
+            loader.progress = lambda: (
+                trainer.fit_loop.epoch_loop.batch_progress.current.processed,  # type: ignore[attr-defined]
+                trainer.num_training_batches,
+            )
+        return loader
+
+    def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
+        """Every held-out frame once, in order; nothing where no episode is held out."""
+        if len(self.held_out_samples) == 0:
+            return []
+        return DataLoader(self.held_out_samples, **self._loading())
+
+    def _loading(self) -> dict[str, Any]:
+        trainer = self.trainer
+        on_gpu = trainer is not None and trainer.strategy.root_device.type == "cuda"
+        return {
+            "batch_size": self.batch_size,
+            "num_workers": self._workers,
+            "persistent_workers": self._workers > 0,
+            "pin_memory": on_gpu,
+            "collate_fn": _as_it_is,
+        }
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    """Samples fetches whole batches; there is nothing to collate."""
+    return batch
