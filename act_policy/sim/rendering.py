@@ -1,9 +1,11 @@
-"""Pictures of a MuJoCo scene: which GL backend works, and quick frames of exactly the asked size."""
+"""Pictures of a MuJoCo scene: which GL backend works, and quick frames of the asked size."""
 
+import atexit
 import importlib
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -89,6 +91,15 @@ class Pose(NamedTuple):
         return cls(*(getattr(data, field).copy() for field in cls._fields))
 
 
+_open_renderers: "weakref.WeakSet[SceneRenderer]" = weakref.WeakSet()
+
+
+def _close_renderers() -> None:
+    """Free drawing contexts while the interpreter is whole: later their finalisers print errors."""
+    for renderer in list(_open_renderers):
+        renderer.close()
+
+
 class SceneRenderer:
     """Draws a model's cameras, each at its own size, all with one drawing context.
 
@@ -153,6 +164,7 @@ class SceneRenderer:
             self._context.free()
             self._gl.free()
             self._gl = None
+            _open_renderers.discard(self)
         self._closed = True
 
     def _open(self) -> None:
@@ -173,6 +185,10 @@ class SceneRenderer:
         self._gl = importlib.import_module(f"mujoco.{backend}").GLContext(
             model.vis.global_.offwidth, model.vis.global_.offheight
         )
+        if not _open_renderers:  # registered after EGL's own exit handler, so it runs before that
+            atexit.unregister(_close_renderers)
+            atexit.register(_close_renderers)
+        _open_renderers.add(self)
         self._gl.make_current()
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
@@ -182,7 +198,7 @@ class LazyImages(dict[str, np.ndarray]):
     """Camera name -> picture of one moment, each drawn when it is first read, however late."""
 
     def __init__(self, cameras: Mapping[str, Size], draw: Callable[[str], np.ndarray]) -> None:
-        super().__init__(dict.fromkeys(cameras))
+        super().__init__(dict.fromkeys(cameras))  # type: ignore[arg-type]
         self._draw = draw
 
     def __getitem__(self, camera: str) -> np.ndarray:
@@ -192,27 +208,31 @@ class LazyImages(dict[str, np.ndarray]):
             self[camera] = image
         return image
 
-    # dict's own versions of these read the unfilled entries; dict(lazy) and {**lazy} too, unless
-    # __iter__ is overridden.
+    # dict's own versions of the following read the unfilled entries; dict(lazy) and {**lazy} too,
+    # unless __iter__ is overridden.
     def __iter__(self) -> Iterator[str]:
         return super().__iter__()
 
     def get(self, camera: str, default: Any = None) -> Any:
-        return self[camera] if camera in self else default
+        """The picture, drawn now if need be; the default for a camera that is not there."""
+        return self[camera] if camera in self else default  # noqa: SIM401
 
     def values(self) -> list[np.ndarray]:  # type: ignore[override]
+        """Every picture, in the cameras' order."""
         return [self[camera] for camera in self]
 
     def items(self) -> list[tuple[str, np.ndarray]]:  # type: ignore[override]
+        """Every camera with its picture."""
         return [(camera, self[camera]) for camera in self]
 
     def copy(self) -> dict[str, np.ndarray]:
+        """A plain dictionary with every picture."""
         return dict(self.items())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, dict) and self.copy() == dict(other.items())
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (self.items(),)

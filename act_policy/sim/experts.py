@@ -1,0 +1,40 @@
+"""Scripted experts that know where every object is: the source of demonstrations."""
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from act_policy.errors import UserError
+
+Expert = Callable[[], np.ndarray]
+"""Returns the action for the environment's present moment: float32 (a,) within the action space."""
+
+
+def scripted_expert(environment: Any) -> Expert:
+    """Make a fresh expert for one episode of a MetaWorldEnv.
+
+    Raises:
+        UserError: the environment is not one of Meta-World's tasks.
+    """
+    environment = environment.unwrapped
+    task = getattr(getattr(environment, "schema", None), "task", "")
+    if not (found := re.fullmatch(r"act_policy/MetaWorld-(.+)-v0", task)):
+        raise UserError(f"environment {task or environment}: there is no scripted expert for it")
+    from metaworld.policies import ENV_POLICY_MAP
+
+    policy: Any = ENV_POLICY_MAP[f"{found[1]}-v3"]  # annotated there as the abstract class
+    policy = policy()
+    space = environment.action_space
+
+    def act() -> np.ndarray:
+        with warnings.catch_warnings():
+            # it warns of each action beyond [-1, 1], which is clipped here
+            warnings.filterwarnings("ignore", message="Constant\\(s\\) may be too high")
+            action = policy.get_action(environment.full_observation())
+        clipped: np.ndarray = np.clip(action, space.low, space.high).astype(np.float32)
+        return clipped
+
+    return act

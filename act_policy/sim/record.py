@@ -1,0 +1,313 @@
+"""Demonstrations by a scripted expert: parallel, interruptible, equal for any process count."""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium
+import h5py
+import numpy as np
+from tqdm import tqdm
+
+from act_policy.data.aloha_hdf5 import write_episode
+from act_policy.data.atomic import atomic_file
+from act_policy.errors import UserError
+from act_policy.sim.experts import scripted_expert
+from act_policy.sim.processes import run_jobs, usable_cores
+from act_policy.sim.rendering import Quality, choose_gl_backend
+
+SETTINGS_FILE = "recording.json"
+STAGING_FOLDER = ".unfinished"
+
+
+@dataclass(frozen=True)
+class RecordingSettings:
+    """All that decides what the episodes contain; a folder holds episodes of one of these.
+
+    environment: gymnasium id. cameras: name -> (height, width) in pixels.
+    max_steps: an episode without success by then is a failure.
+    seed: of the first start; the others follow one by one.
+    noise: standard deviation of what is added to the executed movement, in units of the action;
+        what is stored is the expert's own action, so a policy learns to correct.
+    tail: steps recorded after the first success, in which the expert goes on.
+    """
+
+    environment: str
+    cameras: Mapping[str, Sequence[int]]
+    max_steps: int = 500
+    seed: int = 0
+    quality: Quality = "fast"
+    noise: float = 0.0
+    tail: int = 10
+
+    def __post_init__(self) -> None:
+        for field, smallest in (("max_steps", 1), ("seed", 0), ("noise", 0), ("tail", 0)):
+            if not getattr(self, field) >= smallest:
+                raise UserError(f"{field}={getattr(self, field)} must be at least {smallest}")
+        if self.environment not in gymnasium.registry:
+            raise UserError(f"environment {self.environment} is not known to gymnasium")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        cameras = {str(name): [int(side) for side in size] for name, size in self.cameras.items()}
+        return {**asdict(self), "cameras": cameras}
+
+    def make_environment(self) -> gymnasium.Env[Any, Any]:
+        """The environment that these settings describe."""
+        return gymnasium.make(
+            self.environment,
+            cameras=self.cameras,
+            quality=self.quality,
+            max_episode_steps=self.max_steps,
+        )
+
+
+def record_demonstrations(
+    settings: RecordingSettings,
+    episodes: int,
+    out: str | Path,
+    workers: int | Literal["auto"] = "auto",
+) -> None:
+    """Fill a folder with the first `episodes` successes of the expert, counted from the seed up.
+
+    A folder that holds some of them already is continued; nothing in it is recorded again.
+
+    Raises:
+        UserError: the folder holds episodes of other settings, or more than asked for; the expert
+            fails nearly always; an episode cannot be written.
+    """
+    if episodes < 1:
+        raise UserError(f"episodes={episodes} must be at least 1")
+    count = usable_cores() if workers == "auto" else workers
+    if not isinstance(count, int) or count < 1:
+        raise UserError(f"workers={workers}: expected auto or a positive number of processes")
+    folder = _Folder(Path(out), settings)
+    with folder.locked():
+        folder.open(episodes)
+        todo = folder.next_seeds(episodes)
+        if todo:
+            choose_gl_backend()  # once, here: the processes inherit it
+        with tqdm(
+            total=episodes, initial=folder.successes, desc="demonstrations", unit="episode"
+        ) as bar:
+
+            def on_result(seed: int, success: bool) -> list[int]:
+                folder.add(seed, success)
+                bar.set_postfix(failed=folder.failures, refresh=False)
+                bar.update(int(success))
+                if folder.failures > 20 + 10 * folder.successes:
+                    raise UserError(
+                        f"{settings.environment}: the expert failed {folder.failures} of "
+                        f"{folder.failures + folder.successes} starts; "
+                        "is max_steps too small or noise too large?"
+                    )
+                return folder.next_seeds(episodes)
+
+            try:
+                run_jobs(
+                    partial(_make_recorder, settings, folder.staging), todo, count, 300.0, on_result
+                )
+            except KeyboardInterrupt:
+                bar.close()
+                print(
+                    f"{folder.successes} of {episodes} episodes are kept; the same command goes on"
+                )
+                raise
+
+
+def record_episode(
+    environment: gymnasium.Env[Any, Any],
+    settings: RecordingSettings,
+    seed: int,
+    path: Path,
+    alive: Callable[[], None] = lambda: None,
+) -> bool:
+    """Record the expert's attempt at one start; write it to `path` only if it succeeds.
+
+    A step holds what was observed and what the expert then did; the noise is a function of the
+    seed. Returns whether it succeeded within `max_steps`.
+    """
+    observation, _ = environment.reset(seed=seed)
+    expert = scripted_expert(environment)
+    schema = environment.unwrapped.schema  # type: ignore[attr-defined]
+    disturbance = np.random.default_rng([seed, 1])
+    seen, states, actions = [], [], []
+    steps_left = settings.max_steps
+    success = False
+    while steps_left > 0:
+        action = expert()
+        seen.append(observation["pixels"])
+        states.append(observation["agent_pos"])
+        actions.append(action)
+        executed = action.copy()
+        executed[:3] += settings.noise * disturbance.standard_normal(3)
+        observation, _, _, _, info = environment.step(executed)
+        steps_left -= 1
+        if info["success"] and not success:
+            success, steps_left = True, settings.tail
+        alive()
+    if not success:
+        return False
+    images: dict[str, list[np.ndarray]] = {name: [] for name in schema.camera_names}
+    for pixels in seen:  # drawn only now: a failure costs no picture
+        for name, frames in images.items():
+            frames.append(pixels[name])
+        alive()
+    write_episode(
+        path,
+        schema,
+        {name: np.stack(frames) for name, frames in images.items()},
+        np.stack(states),
+        np.stack(actions),
+        seed=seed,
+        success=True,
+    )
+    return True
+
+
+def _make_recorder(
+    settings: RecordingSettings, staging: Path
+) -> Callable[[int, Callable[[], None]], bool]:
+    environment = settings.make_environment()
+
+    def record(seed: int, alive: Callable[[], None]) -> bool:
+        return record_episode(environment, settings, seed, staging / f"{seed}.hdf5", alive)
+
+    return record
+
+
+class _Folder:
+    """The episodes of one recording on the disk: which starts are done and how they ended.
+
+    An episode is first written under its seed in a staging folder and takes its place among the
+    numbered ones when every earlier start is done, so the numbered ones never have a gap.
+    """
+
+    def __init__(self, path: Path, settings: RecordingSettings) -> None:
+        self.path = path
+        self.staging = path / STAGING_FOLDER
+        self._settings = settings
+        self._written: dict[int, Path] = {}  # seed -> where its episode is
+        self._failed: set[int] = set()
+        self._given: set[int] = set()  # seeds handed out and not yet back
+
+    @property
+    def successes(self) -> int:
+        return len(self._written)
+
+    @property
+    def failures(self) -> int:
+        return len(self._failed)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let one recording at a time work in the folder."""
+        try:
+            self.staging.mkdir(parents=True, exist_ok=True)
+            lock = (self.staging / "lock").open("w")
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written ({error.strerror})") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(f"{self.path}: another recording is at work here") from None
+            try:
+                yield
+            finally:
+                # nothing left to continue from: leave no trace in the folder
+                if not any(file.name != "lock" for file in self.staging.iterdir()):
+                    (self.staging / "lock").unlink()
+                    self.staging.rmdir()
+
+    def open(self, episodes: int) -> None:
+        """Find out what is there already; refuse what does not belong to these settings."""
+        settings_file = self.path / SETTINGS_FILE
+        placed = sorted(self.path.glob("episode_*.hdf5"))
+        if settings_file.exists():
+            try:
+                saved = json.loads(settings_file.read_text())
+                found, self._failed = saved["settings"], set(saved["failed_seeds"])
+            except (ValueError, KeyError, TypeError):
+                raise UserError(f"{settings_file}: not readable; remove the folder") from None
+            wanted = self._settings.to_dict()
+            if differing := [key for key in wanted if found.get(key) != wanted[key]]:
+                raise UserError(
+                    f"{self.path} holds episodes of other settings: "
+                    + "; ".join(
+                        f"{key} {found.get(key)} there, {wanted[key]} here" for key in differing
+                    )
+                    + ". Choose another folder, or remove it."
+                )
+        elif placed:
+            raise UserError(
+                f"{self.path} holds {len(placed)} episodes of another origin; choose another folder"
+            )
+        for path in placed:
+            self._written[_seed_of(path)] = path
+        for path in self.staging.glob("[0-9]*.hdf5"):
+            self._written[int(path.stem)] = path
+        if len(self._written) > episodes:
+            raise UserError(
+                f"{self.path} holds {len(self._written)} episodes, more than episodes={episodes}; "
+                "choose another folder"
+            )
+        self._save()
+        self._place()
+
+    def next_seeds(self, episodes: int) -> list[int]:
+        """The starts to try now: as many as successes are missing, the lowest seeds first."""
+        fresh: list[int] = []
+        seed, promised = self._settings.seed, 0
+        while promised < episodes:
+            if seed not in self._failed:
+                promised += 1
+                if seed not in self._written and seed not in self._given:
+                    fresh.append(seed)
+            seed += 1
+        self._given.update(fresh)
+        return fresh
+
+    def add(self, seed: int, success: bool) -> None:
+        """Note how a start ended."""
+        self._given.discard(seed)
+        if success:
+            self._written[seed] = self.staging / f"{seed}.hdf5"
+        else:
+            self._failed.add(seed)
+            self._save()
+        self._place()
+
+    def _place(self) -> None:
+        """Number the episodes whose earlier starts are all done."""
+        seed, number = self._settings.seed, 0
+        while seed in self._written or seed in self._failed:
+            if seed in self._written:
+                name = self.path / f"episode_{number:06d}.hdf5"
+                if self._written[seed] != name:
+                    os.replace(self._written[seed], name)
+                    self._written[seed] = name
+                number += 1
+            seed += 1
+
+    def _save(self) -> None:
+        content = {"settings": self._settings.to_dict(), "failed_seeds": sorted(self._failed)}
+        with atomic_file(self.path / SETTINGS_FILE) as file:
+            file.write(json.dumps(content, indent=2).encode() + b"\n")
+
+
+def _seed_of(path: Path) -> int:
+    try:
+        with h5py.File(path) as file:
+            return int(file.attrs["seed"])
+    except (OSError, KeyError):
+        raise UserError(
+            f"{path}: not an episode of this recording (unreadable, or it has no seed); remove it "
+            "and the same command records it again"
+        ) from None

@@ -1,0 +1,28 @@
+"""Record demonstrations of a simulated task by its scripted expert.
+
+python scripts/record_demos.py task=metaworld/button-press-topdown episodes=50 out=data/button
+"""
+
+from entry import run
+from omegaconf import DictConfig, OmegaConf
+
+
+def main(config: DictConfig) -> None:
+    """Record into `out`, or continue what was interrupted there."""
+    from act_policy.sim.record import RecordingSettings, record_demonstrations
+
+    cameras = config.task.cameras if config.cameras is None else config.cameras
+    settings = RecordingSettings(
+        environment=config.task.env,
+        cameras=OmegaConf.to_container(cameras),  # type: ignore[arg-type]
+        max_steps=config.task.max_steps,
+        seed=config.seed,
+        quality=config.quality,
+        noise=config.noise,
+        tail=config.tail,
+    )
+    record_demonstrations(settings, config.episodes, config.out, config.workers)
+
+
+if __name__ == "__main__":
+    run("record_demos", main)
