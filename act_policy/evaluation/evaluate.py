@@ -1,0 +1,180 @@
+"""One evaluation from end to end: policy and baselines on the same seeds, report, videos."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from act_policy.control.executor import ChunkExecutor, ChunkPolicy
+from act_policy.errors import UserError
+from act_policy.evaluation.baselines import draw_demonstration
+from act_policy.evaluation.policies import identity, load_policy
+from act_policy.evaluation.processes import usable_cores
+from act_policy.evaluation.report import summarise, versions, write_json
+from act_policy.evaluation.rollouts import (
+    Environment,
+    EpisodeResult,
+    Rollout,
+    build_environment,
+    evaluate_policy,
+)
+from act_policy.evaluation.video import write_episode_videos
+
+BLACK_IMAGE, REPLAYED = "black_image", "replayed_demonstration"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a policy is tried.
+
+    episodes: number of starts; their seeds are seed, seed + 1, ...
+    execute_steps: of each chunk before the policy is asked again; None is the whole chunk.
+    ensemble_coefficient: None does not ensemble.
+    max_steps: end of an episode; None is the task's own.
+    """
+
+    episodes: int = 100
+    seed: int = 1000
+    execute_steps: int | None = None
+    ensemble_coefficient: float | None = None
+    max_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "max_steps"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name}: found {value}, expected 1 or more")
+        if self.seed < 0:
+            raise UserError(f"seed: found {self.seed}, expected 0 or more")
+
+    @property
+    def seeds(self) -> list[int]:
+        """One a start."""
+        return list(range(self.seed, self.seed + self.episodes))
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """What the policy was trained on: its actions (T, a) each, and the seeds of its starts."""
+
+    actions: Sequence[np.ndarray]
+    seeds: frozenset[int] = frozenset()
+
+    def refuse(self, seeds: Sequence[int]) -> None:
+        """Raise UserError if a start was demonstrated: success there shows memory, not skill."""
+        if used := sorted(self.seeds.intersection(seeds)):
+            named = ", ".join(map(str, used[:10])) + (", ..." if len(used) > 10 else "")
+            raise UserError(
+                f"seed: {len(used)} of the {len(seeds)} starts were demonstrated to the policy "
+                f"(seeds {named}); choose seeds outside {min(self.seeds)} to {max(self.seeds)}"
+            )
+
+
+def evaluate(
+    checkpoint: Path,
+    out: Path,
+    settings: Settings,
+    demonstrations: Demonstrations | None = None,
+    baselines: bool = True,
+    videos: int = 3,
+    workers: int | None = None,
+    load: Callable[[Path], ChunkPolicy] = load_policy,
+    build: Callable[..., Environment] = build_environment,
+) -> dict[str, Any]:
+    """Try a policy and its baselines; write evaluation.json and videos/ to `out`.
+
+    Args:
+        checkpoint: run folder, checkpoint file, bundle or ONNX file.
+        out: folder, made if need be.
+        settings: how it is tried.
+        demonstrations: their seeds are refused, and they are replayed as a baseline.
+        baselines: whether to try a black image and a replayed demonstration on the same seeds.
+        videos: of so many successes and so many failures.
+        workers: processes; None takes every usable core.
+        load: reads the checkpoint; called here and once in each process.
+        build: (schema, camera sizes or None, max_steps) -> environment.
+
+    Returns:
+        What evaluation.json holds.
+
+    Raises:
+        UserError: the policy, the task, the seeds and the settings do not fit each other.
+        WorkerError: a process failed, died or hung.
+    """
+    workers = workers or usable_cores()
+    if demonstrations is not None:
+        demonstrations.refuse(settings.seeds)
+    judged = identity(checkpoint)
+    policy = load(checkpoint)
+    # Refuse what cannot be executed before any process starts.
+    execution = (settings.execute_steps, settings.ensemble_coefficient)
+    ChunkExecutor(policy, *execution)
+
+    groups = {"policy": [Rollout(seed) for seed in settings.seeds]}
+    if baselines:
+        groups[BLACK_IMAGE] = [Rollout(seed, black_image=True) for seed in settings.seeds]
+    if baselines and demonstrations is not None:
+        _check_actions(demonstrations.actions, policy.schema.action_size)
+        groups[REPLAYED] = [
+            Rollout(seed, actions=draw_demonstration(demonstrations.actions, seed))
+            for seed in settings.seeds
+        ]
+
+    rollouts = [rollout for group in groups.values() for rollout in group]
+    with tqdm(total=len(rollouts), desc="rollouts", unit="episode") as bar:
+        won: list[bool] = []
+
+        def show(rollout: Rollout, result: EpisodeResult) -> None:
+            if rollout.actions is None and not rollout.black_image:
+                won.append(result.success)
+                bar.set_postfix_str(f"policy {sum(won)} of {len(won)}", refresh=False)
+            bar.update()
+
+        results = evaluate_policy(
+            partial(load, checkpoint),
+            partial(build, sizes=None, max_steps=settings.max_steps),
+            rollouts,
+            workers,
+            *execution,
+            on_result=show,
+        )
+    grouped = {
+        name: results[i * settings.episodes : (i + 1) * settings.episodes]
+        for i, name in enumerate(groups)
+    }
+    summaries = {name: summarise(group) for name, group in grouped.items()}
+    report = {
+        **summaries.pop("policy"),
+        "baselines": summaries,
+        "checkpoint": judged,
+        "task": policy.schema.task,
+        "settings": asdict(settings),
+        "versions": versions(),
+    }
+    write_json(out / "evaluation.json", report)
+
+    shown = choose_shown(grouped["policy"], videos)
+    if shown or (out / "videos").is_dir():  # those of an earlier evaluation must not stay
+        build_large = partial(build, max_steps=settings.max_steps)
+        write_episode_videos(build_large, policy.schema, shown, out / "videos", workers)
+    return report
+
+
+def choose_shown(results: Sequence[EpisodeResult], count: int) -> list[EpisodeResult]:
+    """Return the first successes and the first failures, `count` of each at most."""
+    successes = [result for result in results if result.success]
+    failures = [result for result in results if not result.success]
+    return successes[:count] + failures[:count]
+
+
+def _check_actions(demonstrations: Sequence[np.ndarray], action_size: int) -> None:
+    for index, actions in enumerate(demonstrations):
+        if actions.ndim != 2 or actions.shape[1] != action_size or len(actions) == 0:
+            raise UserError(
+                f"demonstrations: episode {index} has actions of shape {actions.shape}, "
+                f"expected (steps, {action_size}) like the policy's"
+            )

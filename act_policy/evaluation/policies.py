@@ -1,0 +1,59 @@
+"""Which file a policy is, and how it is loaded: run folder, checkpoint, bundle or ONNX."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from act_policy.control.executor import ChunkPolicy
+from act_policy.errors import UserError
+
+ONNX_FILE = "policy.onnx"
+
+
+def load_policy(path: Path) -> ChunkPolicy:
+    """Load a policy of any kind for inference on one CPU thread.
+
+    Raises:
+        UserError: there is none, or it cannot be read.
+    """
+    if (file := weights_file(path)).suffix == ".onnx":
+        from act_policy.control.onnx_policy import OnnxPolicy
+
+        return OnnxPolicy(file, threads=1)
+    import torch  # only now: an ONNX file needs none of it
+
+    from act_policy.model.policy import ACTPolicy
+
+    torch.set_num_threads(1)
+    return ACTPolicy.load(path)
+
+
+def weights_file(path: Path) -> Path:
+    """Return the file that holds the weights; its content is the policy's identity.
+
+    Raises:
+        UserError: nothing there is a policy.
+    """
+    if path.is_file():
+        return path
+    if not path.exists():
+        raise UserError(f"checkpoint={path} does not exist")
+    names = ("model.safetensors", "checkpoints/best.ckpt", "checkpoints/last.ckpt", ONNX_FILE)
+    for name in names:
+        if (path / name).is_file():
+            return path / name
+    raise UserError(f"checkpoint={path} holds no policy; expected one of {', '.join(names)} in it")
+
+
+def run_folder(path: Path) -> Path | None:
+    """Return the run that a checkpoint belongs to, or None for a bundle or an ONNX file."""
+    file = weights_file(path)
+    return file.parent.parent if file.parent.name == "checkpoints" else None
+
+
+def identity(path: Path) -> dict[str, Any]:
+    """Say which weights were judged, so that a result can be told from a later one's."""
+    file = weights_file(path)
+    with open(file, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"path": str(path), "file": file.name, "sha256": digest}

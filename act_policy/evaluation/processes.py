@@ -1,0 +1,167 @@
+"""Jobs in parallel processes, under a watchdog: what a simulator that may hang or crash needs."""
+
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
+from typing import Any, Generic, TypeVar
+
+from act_policy.errors import UserError
+
+JobT = TypeVar("JobT")
+ResultT = TypeVar("ResultT")
+
+Handler = Callable[[JobT, Callable[[], None]], ResultT]
+"""Does one job; calls its second argument now and then to say that it is alive."""
+
+_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class WorkerError(RuntimeError):
+    """A worker process failed, crashed or hung."""
+
+
+def usable_cores() -> int:
+    """How many processes can really run at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_jobs(
+    make_handler: Callable[[], Handler[JobT, ResultT]],
+    jobs: Sequence[JobT],
+    workers: int,
+    stuck_seconds: float = 180.0,
+    on_result: Callable[[JobT, ResultT], None] = lambda job, result: None,
+) -> list[ResultT]:
+    """Do every job in one of `workers` fresh processes; results come in the jobs' order.
+
+    Each process calls `make_handler` once (it must be picklable) and computes on one thread, so a
+    result does not depend on the number of workers.
+
+    Raises:
+        UserError: raised by the handler, passed on as it is.
+        WorkerError: a worker raised anything else, died, or gave no sign for `stuck_seconds`.
+    """
+    results: dict[int, ResultT] = {}
+    waiting = deque(enumerate(jobs))
+    live: list[_Worker[JobT]] = []
+    try:
+        with _one_thread_each():
+            live.extend(_Worker(make_handler) for _ in range(min(workers, len(jobs))))
+        while len(results) < len(jobs):
+            ready = wait([worker.connection for worker in live], timeout=0.5)
+            for worker in list(live):
+                if worker.connection not in ready:
+                    worker.check_alive(stuck_seconds)
+                    continue
+                kind, value = worker.receive()
+                if kind == "done":
+                    results[worker.index] = value
+                    on_result(jobs[worker.index], value)
+                if kind != "alive" and waiting:
+                    worker.give(*waiting.popleft())
+                elif kind != "alive":
+                    live.remove(worker)
+                    worker.end()
+    finally:
+        for worker in live:
+            worker.end()
+    return [results[index] for index in range(len(jobs))]
+
+
+class _Worker(Generic[JobT]):
+    """One process, seen from the parent."""
+
+    def __init__(self, make_handler: Callable[[], Handler[JobT, Any]]):
+        context = multiprocessing.get_context("spawn")  # a GL context and torch do not survive fork
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, make_handler), daemon=True)
+        self.process.start()
+        theirs.close()  # so that the worker's death is seen as the end of the pipe
+        self.index = -1
+        self.doing = "while starting"
+        self.heard_at = time.monotonic()
+
+    def give(self, index: int, job: JobT) -> None:
+        self.index, self.doing = index, f"at {job}"
+        self.connection.send(job)
+
+    def receive(self) -> tuple[str, Any]:
+        try:
+            kind, value = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join(5)
+            raise WorkerError(
+                f"a worker process died {self.doing}: {_cause(self.process.exitcode)}"
+            ) from None
+        if kind == "refused":
+            raise UserError(value)
+        if kind == "failed":
+            raise WorkerError(f"a worker process failed {self.doing}:\n{value}")
+        self.heard_at = time.monotonic()
+        return kind, value
+
+    def check_alive(self, stuck_seconds: float) -> None:
+        if (silent := time.monotonic() - self.heard_at) > stuck_seconds:
+            raise WorkerError(
+                f"a worker process (pid {self.process.pid}) hung {self.doing}: no sign of life for "
+                f"{silent:.0f} s, so it was ended. If it was rendering, another backend may work: "
+                f"set MUJOCO_GL to egl, osmesa or glfw (now {os.environ.get('MUJOCO_GL', 'unset')})"
+            )
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.kill()  # it holds nothing that needs a farewell
+        self.process.join()
+
+
+def _work(connection: Connection, make_handler: Callable[[], Handler[Any, Any]]) -> None:
+    """Body of a worker process: jobs in, results out, until the parent closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    said_at = time.monotonic()
+
+    def alive() -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at > 1.0:
+            said_at = time.monotonic()
+            connection.send(("alive", None))
+
+    try:
+        handle = make_handler()
+        connection.send(("ready", None))
+        while True:
+            connection.send(("done", handle(connection.recv(), alive)))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass  # the parent has ended
+    except UserError as error:
+        connection.send(("refused", str(error)))
+    except BaseException:
+        connection.send(("failed", traceback.format_exc()))
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Children inherit the environment: numeric libraries in them get one thread each."""
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}
+    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _cause(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        name = signal.Signals(-exit_code).name
+        hint = "; out of memory?" if name == "SIGKILL" else ""
+        return f"ended by {name}{hint}"
+    return f"exit code {exit_code}"

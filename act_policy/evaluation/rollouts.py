@@ -1,0 +1,152 @@
+"""Episodes in simulation through the robot's own control loop, in parallel processes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from act_policy.control.executor import ChunkExecutor, ChunkPolicy
+from act_policy.errors import UserError
+from act_policy.evaluation.baselines import BlackImagePolicy, open_loop
+from act_policy.evaluation.processes import Handler, run_jobs
+from act_policy.types import Observation, Schema
+
+Environment = gymnasium.Env[Any, Any]
+SelectAction = Callable[[Observation[np.ndarray]], np.ndarray]
+
+
+class EpisodeResult(NamedTuple):
+    """One finished episode.
+
+    steps: carried out until the first success or the end.
+    actions: float32 (steps, a), enough to see the episode again from its seed.
+    """
+
+    seed: int
+    success: bool
+    steps: int
+    actions: np.ndarray
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One episode to run: from which start, and who acts.
+
+    actions: (T, a) to play open loop; None lets the policy act.
+    black_image: the policy sees black images only.
+    """
+
+    seed: int
+    actions: np.ndarray | None = None
+    black_image: bool = False
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}"
+
+
+def evaluate_policy(
+    make_policy: Callable[[], ChunkPolicy],
+    make_environment: Callable[[Schema], Environment],
+    rollouts: Sequence[Rollout],
+    workers: int,
+    execute_steps: int | None = None,
+    ensemble_coefficient: float | None = None,
+    stuck_seconds: float = 180.0,
+    on_result: Callable[[Rollout, EpisodeResult], None] = lambda rollout, result: None,
+) -> list[EpisodeResult]:
+    """Run every rollout; the results come in their order and do not depend on `workers`.
+
+    Each process makes policy and environment once; both functions must be picklable.
+
+    Raises:
+        UserError: policy and environment do not fit each other.
+        WorkerError: a process failed, died or hung.
+    """
+    make_handler = partial(
+        _episodes, make_policy, make_environment, execute_steps, ensemble_coefficient
+    )
+    return run_jobs(make_handler, rollouts, workers, stuck_seconds, on_result)
+
+
+def build_environment(
+    schema: Schema, sizes: dict[str, tuple[int, int]] | None = None, max_steps: int | None = None
+) -> Environment:
+    """Build the simulated task that a policy's schema names, with the policy's cameras.
+
+    Args:
+        schema: of the policy.
+        sizes: camera name -> (height, width) to render instead of the policy's own.
+        max_steps: end of an episode; None keeps the task's own.
+
+    Raises:
+        UserError: there is no such task, or it differs from the schema.
+    """
+    import act_policy.sim  # noqa: F401  registers the tasks
+
+    cameras = {camera.name: (camera.height, camera.width) for camera in schema.cameras}
+    if not schema.task:
+        raise UserError("the policy's schema names no simulated task, so it cannot be rolled out")
+    try:
+        environment = gymnasium.make(
+            schema.task,
+            max_episode_steps=max_steps,
+            disable_env_checker=True,  # it would read, and so render, every image
+            cameras=sizes or cameras,
+        )
+    except gymnasium.error.UnregisteredEnv as error:
+        raise UserError(f"task {schema.task!r}: {error}") from None
+    # The task's own schema is an attribute of the innermost environment.
+    if sizes is None and (differences := schema.differences(environment.unwrapped.schema)):  # type: ignore[attr-defined]
+        raise UserError(
+            f"the policy (here) and the task {schema.task} (there) differ: {'; '.join(differences)}"
+        )
+    return environment
+
+
+def run_episode(
+    environment: Environment,
+    select_action: SelectAction,
+    seed: int,
+    alive: Callable[[], None] = lambda: None,
+) -> EpisodeResult:
+    """Run one episode from the start that the seed fixes, until success or the time limit."""
+    observation, _ = environment.reset(seed=seed)
+    actions: list[np.ndarray] = []
+    success = ended = False
+    while not (success or ended):
+        # pixels is passed on as it is: an image that nobody reads is never rendered
+        action = select_action(Observation(observation["pixels"], observation["agent_pos"]))
+        observation, _, terminated, truncated, info = environment.step(action)
+        actions.append(action)
+        success = bool(info["success"])
+        ended = terminated or truncated
+        alive()
+    return EpisodeResult(seed, success, len(actions), np.stack(actions))
+
+
+def _episodes(
+    make_policy: Callable[[], ChunkPolicy],
+    make_environment: Callable[[Schema], Environment],
+    execute_steps: int | None,
+    ensemble_coefficient: float | None,
+) -> Handler[Rollout, EpisodeResult]:
+    """Prepare a worker process: one policy, one environment, for all of its episodes."""
+    policy = make_policy()
+    environment = make_environment(policy.schema)
+    seeing = ChunkExecutor(policy, execute_steps, ensemble_coefficient)
+    blind = ChunkExecutor(BlackImagePolicy(policy), execute_steps, ensemble_coefficient)
+
+    def handle(rollout: Rollout, alive: Callable[[], None]) -> EpisodeResult:
+        if rollout.actions is not None:
+            return run_episode(environment, open_loop(rollout.actions), rollout.seed, alive)
+        executor = blind if rollout.black_image else seeing
+        executor.reset()
+        return run_episode(environment, executor.select_action, rollout.seed, alive)
+
+    return handle

@@ -1,0 +1,135 @@
+"""Videos of episodes, made by carrying out their recorded actions once more."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import av
+import numpy as np
+from jaxtyping import UInt8
+
+from act_policy.evaluation.processes import Handler, run_jobs
+from act_policy.evaluation.rollouts import Environment, EpisodeResult
+from act_policy.types import Schema
+
+Sizes = dict[str, tuple[int, int]]
+"""Camera name -> (height, width) in pixels."""
+
+FRAME_RATE = 30.0
+"""About this many pictures a second: more would be rendered for nobody."""
+
+
+def write_video(path: Path, frames: Iterable[UInt8[np.ndarray, "h w 3"]], rate: float) -> None:
+    """Write RGB frames of even height and width as an mp4 that every browser plays.
+
+    The file appears under its name only when it is complete.
+    """
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        with av.open(
+            str(unfinished), "w", format="mp4", options={"movflags": "+faststart"}
+        ) as container:
+            stream = container.add_stream(
+                "libx264", rate=Fraction(rate).limit_denominator(1000), options={"crf": "20"}
+            )
+            stream.pix_fmt = "yuv420p"  # the only layout that all browsers decode
+            stream.codec_context.thread_count = 1
+            for index, image in enumerate(frames):
+                if index == 0:
+                    stream.height, stream.width = image.shape[:2]
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+            container.mux(stream.encode(None))
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_episode_videos(
+    make_environment: Callable[[Schema, Sizes], Environment],
+    schema: Schema,
+    episodes: Sequence[EpisodeResult],
+    folder: Path,
+    workers: int,
+    height: int = 320,
+) -> list[Path]:
+    """Write `seed_<seed>_<success|failure>.mp4` for each episode and remove those of other seeds.
+
+    Args:
+        make_environment: (schema, camera sizes) -> environment; picklable.
+        schema: of the policy; all its cameras are shown side by side.
+        episodes: as they were rolled out.
+        folder: made if need be.
+        workers: number of processes.
+        height: of the picture in pixels, even; the cameras' aspect ratios are kept.
+
+    Raises:
+        WorkerError: a replay ended otherwise than the episode did, or a process failed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    sizes = {
+        camera.name: (height, round(height * camera.width / camera.height / 2) * 2)
+        for camera in schema.cameras
+    }
+    make_handler = partial(_recorder, make_environment, schema, sizes, folder)
+    paths = run_jobs(make_handler, episodes, workers)
+    for old in folder.glob("seed_*_*.mp4"):
+        if old not in paths:
+            old.unlink()
+    return paths
+
+
+def _recorder(
+    make_environment: Callable[[Schema, Sizes], Environment],
+    schema: Schema,
+    sizes: Sizes,
+    folder: Path,
+) -> Handler[EpisodeResult, Path]:
+    """Prepare a worker process that films episodes in one environment."""
+    environment = make_environment(schema, sizes)
+    stride = max(1, round(schema.rate / FRAME_RATE))
+
+    def handle(episode: EpisodeResult, alive: Callable[[], None]) -> Path:
+        path = folder / f"seed_{episode.seed}_{'success' if episode.success else 'failure'}.mp4"
+        frames = replay_frames(environment, episode, list(sizes), stride, alive)
+        write_video(path, frames, schema.rate / stride)
+        return path
+
+    return handle
+
+
+def replay_frames(
+    environment: Environment,
+    episode: EpisodeResult,
+    cameras: Sequence[str],
+    stride: int,
+    alive: Callable[[], None] = lambda: None,
+) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
+    """Carry out an episode's actions from its seed; yield every stride-th picture and the last.
+
+    Raises:
+        RuntimeError: the replay succeeded at another step, or not at all.
+    """
+    observation, _ = environment.reset(seed=episode.seed)
+    for step, action in enumerate(episode.actions, start=1):
+        if (step - 1) % stride == 0:
+            yield _picture(observation["pixels"], cameras)
+        observation, _, _, _, info = environment.step(action)
+        if bool(info["success"]) != (episode.success and step == episode.steps):
+            raise RuntimeError(
+                f"seed {episode.seed} cannot be reproduced: {_outcome(episode.success)} at step "
+                f"{episode.steps}, but the replay is a {_outcome(info['success'])} at step {step}"
+            )
+        alive()
+    yield _picture(observation["pixels"], cameras)
+
+
+def _picture(
+    pixels: Mapping[str, np.ndarray], cameras: Sequence[str]
+) -> UInt8[np.ndarray, "h w 3"]:
+    return np.concatenate([pixels[name] for name in cameras], axis=1)
+
+
+def _outcome(success: bool) -> str:
+    return "success" if success else "failure"

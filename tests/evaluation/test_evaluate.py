@@ -1,0 +1,168 @@
+"""A whole evaluation on the fake task, and what the script refuses."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluation_fakes import build, load
+from rich.console import Console
+
+from act_policy import UserError
+from act_policy.evaluation.evaluate import Demonstrations, Settings, evaluate
+from act_policy.evaluation.policies import identity, run_folder, weights_file
+from act_policy.evaluation.report import table
+from act_policy.evaluation.statistics import wilson_interval
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    path = tmp_path / "run" / "checkpoints" / "best.ckpt"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"weights")
+    return path
+
+
+def test_report_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    short = np.full((3, 1), 0.05, np.float32)  # moves on after its end: reaches every target
+    back = np.full((3, 1), -0.05, np.float32)
+    report = evaluate(
+        checkpoint,
+        out,
+        Settings(episodes=8, seed=10),
+        Demonstrations([short, back], frozenset({1, 2, 3})),
+        videos=2,
+        workers=2,
+        load=load,
+        build=build,
+    )
+    written = json.loads((out / "evaluation.json").read_text())
+    assert written == json.loads(json.dumps(report))
+    assert [episode["seed"] for episode in written["episodes"]] == list(range(10, 18))
+    successes = sum(episode["success"] for episode in written["episodes"])
+    assert successes == 6
+    assert written["success_rate"] == 6 / 8
+    assert written["interval"] == pytest.approx(wilson_interval(6, 8))
+    assert written["baselines"]["black_image"]["success_rate"] == 0
+    assert 0 < written["baselines"]["replayed_demonstration"]["success_rate"] < 1
+    for baseline in written["baselines"].values():
+        assert [episode["seed"] for episode in baseline["episodes"]] == list(range(10, 18))
+    assert written["checkpoint"]["sha256"] == hashlib.sha256(b"weights").hexdigest()
+    assert written["settings"]["execute_steps"] is None
+    assert written["versions"]["numpy"] == np.__version__
+    assert sorted(path.name for path in (out / "videos").iterdir()) == [
+        "seed_10_success.mp4",
+        "seed_11_success.mp4",
+        "seed_13_failure.mp4",
+        "seed_15_failure.mp4",
+    ]
+    text = StringIO()
+    Console(file=text, width=120).print(table("x", {"policy": report, **report["baselines"]}))
+    assert "6 of 8" in text.getvalue()
+    assert "40.9% to 92.9%" in text.getvalue()
+    assert "black image" in text.getvalue()
+
+
+def test_without_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
+    stale = tmp_path / "videos" / "seed_1_success.mp4"
+    stale.parent.mkdir()
+    stale.write_bytes(b"of an earlier evaluation")
+    report = evaluate(
+        checkpoint,
+        tmp_path,
+        Settings(episodes=1, seed=13, max_steps=7, execute_steps=2),
+        baselines=False,
+        videos=0,
+        workers=1,
+        load=load,
+        build=build,
+    )
+    assert report["baselines"] == {}
+    assert report["episodes"] == [{"seed": 13, "success": False, "steps": 7}]
+    assert not stale.exists()
+
+
+def test_demonstrated_seeds_are_refused_by_number(checkpoint: Path, tmp_path: Path) -> None:
+    demonstrations = Demonstrations([np.zeros((3, 1))], frozenset({5, 1003, 1007}))
+    with pytest.raises(UserError, match=r"2 of the 10 starts .*\(seeds 1003, 1007\)"):
+        evaluate(
+            checkpoint, tmp_path, Settings(episodes=10), demonstrations, load=load, build=build
+        )
+    assert not (tmp_path / "evaluation.json").exists()
+
+
+def test_settings_that_do_not_fit_are_refused_at_once(checkpoint: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="execute_steps: found 9, expected 1 to 4"):
+        evaluate(checkpoint, tmp_path, Settings(execute_steps=9), load=load, build=build)
+    with pytest.raises(UserError, match="episodes: found 0"):
+        Settings(episodes=0)
+    with pytest.raises(UserError, match="seed: found -1"):
+        Settings(seed=-1)
+    wrong = Demonstrations([np.zeros((3, 2))])
+    with pytest.raises(UserError, match=r"episode 0 has actions of shape \(3, 2\)"):
+        evaluate(checkpoint, tmp_path, Settings(), wrong, load=load, build=build)
+
+
+def test_earlier_results_survive_a_failure(tmp_path: Path) -> None:
+    path = tmp_path / "failing.ckpt"
+    path.write_bytes(b"")
+    (tmp_path / "evaluation.json").write_text("earlier")
+    with pytest.raises(UserError, match="cannot act"):
+        evaluate(path, tmp_path, Settings(episodes=2), workers=1, load=load, build=build)
+    assert (tmp_path / "evaluation.json").read_text() == "earlier"
+
+
+def test_what_a_checkpoint_may_be(checkpoint: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert weights_file(run) == checkpoint
+    assert run_folder(run) == run_folder(checkpoint) == run
+    (run / "checkpoints" / "last.ckpt").write_bytes(b"later")
+    assert weights_file(run) == checkpoint
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    with pytest.raises(UserError, match=r"bundle holds no policy; expected one of model\."):
+        weights_file(bundle)
+    (bundle / "policy.onnx").write_bytes(b"graph")
+    assert weights_file(bundle).name == "policy.onnx"
+    (bundle / "model.safetensors").write_bytes(b"tensors")
+    assert identity(bundle)["sha256"] == hashlib.sha256(b"tensors").hexdigest()
+    assert run_folder(bundle) is None
+    with pytest.raises(UserError, match="nowhere does not exist"):
+        weights_file(tmp_path / "nowhere")
+
+
+def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(REPOSITORY / "scripts" / "evaluate.py"), *arguments],
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["checkpoint=/nowhere"], "checkpoint=/nowhere does not exist"),
+        (["checkpoint=/nowhere", "episode=3"], "episodes"),
+        ([], "checkpoint"),
+    ],
+)
+def test_the_script_refuses_with_code_2_and_one_message(arguments: list[str], message: str) -> None:
+    done = run_script(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_script_asks_where_to_write(tmp_path: Path) -> None:
+    (tmp_path / "policy.onnx").write_bytes(b"graph")
+    done = run_script(f"checkpoint={tmp_path / 'policy.onnx'}")
+    assert done.returncode == 2
+    assert "out=FOLDER" in done.stderr
