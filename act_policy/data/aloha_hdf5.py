@@ -161,7 +161,7 @@ def _common_schema(
     else:
         stored = read_schema(given, list(first.cameras.values()))
     if selected is not None:
-        names = list(selected)
+        names = [selected] if isinstance(selected, str) else list(selected)
     elif stored is not None:
         names = list(stored.camera_names)
     else:
