@@ -6,6 +6,7 @@ codes: 0 done, 2 the user's input is wrong (one message, no traceback), 1 anythi
 """
 
 import difflib
+import os
 import re
 import sys
 import traceback
@@ -48,6 +49,9 @@ def run(
         if missing := sorted(OmegaConf.missing_keys(config)):
             raise UserError("missing: give " + ", ".join(f"{key}=..." for key in missing))
         main(config)
+    except BrokenPipeError:  # whoever read our words, `head` perhaps, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)

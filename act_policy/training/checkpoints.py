@@ -1,0 +1,98 @@
+"""Checkpoints that survive a kill: a file is either the old one or the new one, whole."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+
+from act_policy.data.atomic import atomic_file
+from act_policy.errors import UserError
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Lightning's checkpoint writer, with a temporary file that takes the name when it is whole."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
+        """Write the checkpoint or raise UserError and leave the earlier one."""
+        path = Path(path)
+        try:
+            with atomic_file(path) as file:
+                torch.save(checkpoint, file)
+        except (OSError, RuntimeError) as error:  # torch reports a failed write as RuntimeError
+            raise UserError(
+                f"{path}: the checkpoint cannot be written ({error}); "
+                "the one before it is intact, free some space and resume"
+            ) from None
+
+
+class Checkpoints(lightning.Callback):
+    """Keeps RUN/checkpoints/last.ckpt, and best.ckpt, the one of the least held-out L1.
+
+    Both are written after each held-out loss. Without held-out episodes they are written as often,
+    and best is the same as last.
+    """
+
+    def __init__(self) -> None:
+        self.best: float | None = None
+        self.saved_step = -1
+
+    def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Save what was just judged."""
+        if not trainer.sanity_checking:
+            self._save(trainer, module.held_out.get("held_out_l1"))
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save where there is no held-out loss to wait for."""
+        if trainer.enable_validation:
+            return
+        if trainer.global_step % int(trainer.val_check_interval) == 0 or trainer.should_stop:
+            self._save(trainer, None)
+
+    def _save(self, trainer: lightning.Trainer, held_out: float | None) -> None:
+        if trainer.global_step == self.saved_step:
+            return
+        is_best = held_out is None or self.best is None or held_out < self.best
+        if is_best:
+            self.best = held_out
+        for logger in trainer.loggers:
+            logger.save()  # rows up to the checkpoint are never behind it
+        best, last = (self.folder(trainer) / name for name in ("best.ckpt", "last.ckpt"))
+        trainer.save_checkpoint(best if is_best else last)
+        self.saved_step = trainer.global_step
+        if is_best and trainer.is_global_zero:
+            # last follows best: killed in between, a resumed run judges this step once more
+            _same_file(best, last)
+
+    @staticmethod
+    def folder(trainer: lightning.Trainer) -> Path:
+        """Where a run keeps its checkpoints."""
+        return Path(trainer.default_root_dir) / "checkpoints"
+
+    def state_dict(self) -> dict[str, Any]:
+        """The least held-out loss so far."""
+        return {"best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from the least held-out loss of the run that is resumed."""
+        self.best = state_dict["best"]
+
+
+def _same_file(source: Path, target: Path) -> None:
+    """Give `source` a second name, a copy where the file system has no hard links."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(source, temporary)
+    except OSError:
+        with atomic_file(target) as file, source.open("rb") as original:
+            shutil.copyfileobj(original, file)
+    else:
+        os.replace(temporary, target)

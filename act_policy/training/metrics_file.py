@@ -1,0 +1,76 @@
+"""metrics.csv: one row a logged step, readable while training runs, continued by a resumed run."""
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers.logger import Logger
+from lightning.pytorch.utilities import rank_zero_only
+
+from act_policy.data.atomic import atomic_file
+
+
+class MetricsFile(Logger):
+    """A Lightning logger that keeps every row of a run in one CSV file.
+
+    What is logged for one step stands in one row, whoever logged it; a cell is empty where a
+    step has no such value. The file is rewritten whole, so a reader never sees half a row.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__()
+        self.path = Path(path)
+        self.rows: list[dict[str, str]] = []
+        self._unsaved = False
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name
+
+    @property
+    def version(self) -> str:
+        """A run has one file only."""
+        return ""
+
+    @rank_zero_only
+    def continue_from(self, step: int) -> None:
+        """Take up the rows of the run so far; those after the checkpoint's step are done again."""
+        if self.path.is_file():
+            with self.path.open(newline="") as file:
+                rows = [{k: v for k, v in row.items() if v} for row in csv.DictReader(file)]
+            self.rows = [row for row in rows if int(row["step"]) <= step]
+            self._unsaved = True
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Add values to the row of a step."""
+        if not self.rows or self.rows[-1]["step"] != str(step):
+            self.rows.append({"step": str(step)})
+        self.rows[-1].update({name: f"{value:.6g}" for name, value in metrics.items()})
+        self._unsaved = True
+
+    @rank_zero_only
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+        """Nothing: config.yaml beside the file holds them."""
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Write what was added since."""
+        if not self._unsaved:
+            return
+        columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        with atomic_file(self.path) as file:
+            file.write(text.getvalue().encode())
+        self._unsaved = False
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Write the last rows."""
+        self.save()

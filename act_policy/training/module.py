@@ -1,0 +1,225 @@
+"""PolicyTraining: one policy, its loss, its optimiser and its averaged weights, for Lightning."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import lightning
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from act_policy.data.datamodule import Batch
+from act_policy.errors import UserError
+from act_policy.model.act import Latent
+from act_policy.model.checkpoint import to_checkpoint
+from act_policy.model.policy import ACTPolicy
+from act_policy.training.ema import AveragedModel
+from act_policy.training.losses import action_l1, gaussian_kl
+from act_policy.training.optimizer import OptimizerConfig, build_optimizer
+
+
+class PolicyTraining(lightning.LightningModule):
+    """Trains a policy on chunks of demonstrated actions.
+
+    loss = L1 over the valid elements, normalised by each dimension's spread, plus kl_weight * KL
+    when the policy has a CVAE.
+
+    Everything a step depends on besides the weights (learning rate, random numbers of dropout and
+    z) is a function of the step's number, so a resumed run goes on exactly as if never stopped.
+    A limit in minutes is the exception: the cosine then follows the clock.
+
+    Args:
+        policy: what is trained.
+        optimizer: learning rates, schedule, clipping and averaging.
+        max_steps: where training ends; the cosine ends there too.
+        max_minutes: where training ends if that comes first; the cosine then ends there.
+        kl_weight: weight of the KL term; None without a CVAE.
+        seed: of dropout and z.
+        episode_names: file names, to name the sample that broke.
+    """
+
+    def __init__(
+        self,
+        policy: ACTPolicy,
+        optimizer: OptimizerConfig,
+        max_steps: int,
+        max_minutes: float | None = None,
+        kl_weight: float | None = None,
+        seed: int = 0,
+        episode_names: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        if max_steps < 1:
+            raise UserError(f"max_steps: must be at least 1, found {max_steps}")
+        if max_minutes is not None and not max_minutes > 0:
+            raise UserError(f"max_minutes: must be positive or null, found {max_minutes}")
+        if policy.config.latent_size and kl_weight is None:
+            raise UserError("model.kl_weight: must be given with a CVAE (latent_size > 0), e.g. 10")
+        if not policy.config.latent_size and kl_weight is not None:
+            raise UserError(
+                f"model.kl_weight={kl_weight} does nothing without a CVAE (latent_size 0); "
+                "set it to null"
+            )
+        self.policy = policy
+        self.average = AveragedModel(policy, optimizer.ema_decay) if optimizer.ema_decay else None
+        self.optimizer_config = optimizer
+        self.max_steps = max_steps
+        self.max_minutes = max_minutes
+        self.kl_weight = kl_weight
+        self.seed = seed
+        self.episode_names = list(episode_names)
+        self.minutes = 0.0
+        """Time spent in training so far, earlier parts of a resumed run included."""
+        self.measured: dict[str, Tensor] = {}
+        """What the last step measured; read by the callbacks that show and log it."""
+        self.held_out: dict[str, float] = {}
+        """The last held-out losses."""
+
+    @property
+    def best_policy(self) -> ACTPolicy:
+        """The policy to judge, save and deploy: averaged weights where there are any."""
+        return self.policy if self.average is None else self.average.module
+
+    # -- one step ------------------------------------------------------------------------------
+
+    def on_train_start(self) -> None:
+        """Start the clock; the averaged copy is never in training mode."""
+        self._clock = time.monotonic() - 60 * self.minutes
+        if self.average is not None:
+            self.average.eval()
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Set what depends on the step's number: learning rate and random numbers."""
+        step = self.global_step
+        torch.manual_seed((self.seed * 1_000_003 + step) * 1_009 + self.global_rank)
+        progress = step / self.max_steps
+        if self.max_minutes is not None:
+            progress = max(progress, self.minutes / self.max_minutes)
+        factor = self.optimizer_config.factor(step, progress)
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = group["peak"] * factor
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, ""]:
+        """L1 plus weighted KL of one batch."""
+        self._batch = batch
+        l1, kl = self.losses(self.policy, batch, "auto")
+        self.measured = {"train_l1": l1.detach()}
+        if kl is None or self.kl_weight is None:
+            return l1
+        self.measured["train_kl"] = kl.detach()
+        return l1 + self.kl_weight * kl
+
+    def losses(
+        self, policy: ACTPolicy, batch: Batch, latent: Latent
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""] | None]:
+        """L1 and KL (None without a posterior) of a policy on a batch, in normalised units."""
+        observation = policy.normalizer.observation(batch.observation)
+        target = policy.normalizer.actions(batch.actions)
+        output = policy.act(
+            observation.images,
+            observation.state,
+            observation.environment_state,
+            target,
+            batch.is_pad,
+            latent=latent,
+        )
+        l1 = action_l1(output.actions.float(), target, batch.is_pad)
+        if output.latent_mean is None or output.latent_log_variance is None:
+            return l1, None
+        mean, log_variance = output.latent_mean.float(), output.latent_log_variance.float()
+        return l1, gaussian_kl(mean, log_variance, batch.is_pad)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip the gradient's norm; raise UserError before a step that is not finite is taken."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        limit = self.optimizer_config.gradient_clip or float("inf")
+        norm = torch.nn.utils.clip_grad_norm_(parameters, limit)
+        self.measured["gradient_norm"] = norm.detach()
+        # one look at the device a step: a loss that is not finite leaves no finite gradient
+        if not torch.isfinite(norm):
+            raise UserError(self._what_broke())
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Step, let the average follow, look at the clock."""
+        super().optimizer_step(*args, **kwargs)
+        step = self.global_step + 1
+        if self.average is not None:
+            self.average.update(self.policy, step)
+        self.minutes = (time.monotonic() - self._clock) / 60
+        if self.max_minutes is not None and self.trainer.world_size > 1:
+            # every process must stop at the same step and follow the same cosine
+            self.minutes = self.trainer.strategy.broadcast(self.minutes)
+        time_is_up = self.max_minutes is not None and self.minutes >= self.max_minutes
+        if step >= self.max_steps or time_is_up:
+            self.trainer.should_stop = True  # after one more held-out loss and checkpoint
+
+    def _what_broke(self) -> str:
+        batch, step = self._batch, self.global_step + 1
+        valid = ~batch.is_pad[..., None]
+        broken = ~torch.isfinite(batch.observation.state).all(dim=-1)
+        broken |= ~torch.isfinite(torch.where(valid, batch.actions, 0.0)).all(dim=-1).all(dim=-1)
+        loss = float(self.measured["train_l1"])
+        head = f"training step {step}: the loss is {loss:.4g} and its gradient is not finite; "
+        kept = "; the last checkpoint is intact"
+        if bool(broken.any()):
+            return head + f"not a finite number in {self._where(broken)}{kept}"
+        return head + (
+            f"every input is finite, so training has diverged at {self._where(~broken)}: "
+            f"lower optim.learning_rate or optim.gradient_clip{kept}"
+        )
+
+    def _where(self, chosen: Bool[Tensor, " b"]) -> str:
+        """Name up to three samples of the current batch."""
+        names = []
+        for i in chosen.nonzero().flatten().tolist()[:3]:
+            episode, step = int(self._batch.episode[i]), int(self._batch.step[i])
+            name = f" ({self.episode_names[episode]})" if episode < len(self.episode_names) else ""
+            names.append(f"episode {episode}{name} step {step}")
+        more = int(chosen.sum()) - len(names)
+        return ", ".join(names) + (f" and {more} more" if more else "")
+
+    # -- held out ------------------------------------------------------------------------------
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the last sums."""
+        self._sums: dict[str, Tensor] = {}
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """L1 of the averaged policy as it will act (z at zero), and with the posterior's mean."""
+        valid = (~batch.is_pad).sum()
+        latents: dict[str, Latent] = {"held_out_l1": "zero"}
+        if self.policy.config.latent_size:
+            latents["held_out_l1_posterior"] = "mean"
+        for name, latent in latents.items():
+            l1, _ = self.losses(self.best_policy, batch, latent)
+            self._sums[name] = self._sums.get(name, 0) + torch.stack([l1 * valid, valid])
+
+    def on_validation_epoch_end(self) -> None:
+        """Turn the sums over every process into one mean an element."""
+        self.held_out = {}
+        for name, sums in self._sums.items():
+            total = self.trainer.strategy.reduce(sums.double(), reduce_op="sum")
+            self.held_out[name] = float(total[0] / total[1].clamp(min=1))
+        self._sums = {}
+
+    # -- Lightning -----------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """AdamW; fused where the weights are on a GPU."""
+        fused = self.device.type == "cuda"
+        return build_optimizer(self.policy, self.optimizer_config, fused=fused)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what ACTPolicy.load reads, and the clock."""
+        checkpoint.update(to_checkpoint(self.best_policy.saved()))
+        checkpoint["training"] = {"minutes": self.minutes, "seed": self.seed}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse another policy's checkpoint; set the clock."""
+        self.minutes = float(checkpoint["training"]["minutes"])

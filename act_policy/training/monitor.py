@@ -1,0 +1,148 @@
+"""What a person sees while training runs, and what the loggers are told."""
+
+import signal
+import sys
+import threading
+import time
+from typing import Any, TextIO
+
+import lightning
+import torch
+from tqdm import tqdm
+
+from act_policy.training.metrics_file import MetricsFile
+
+
+class Monitor(lightning.Callback):
+    """Logs every few steps and after each held-out loss; shows one bar over the whole run.
+
+    Without a terminal the bar becomes a line every `line_seconds`.
+    """
+
+    def __init__(self, line_seconds: float = 20.0, stream: TextIO | None = None) -> None:
+        self.line_seconds = line_seconds
+        self.stream = stream or sys.stderr
+        self._bar: tqdm[Any] | None = None
+        self._shown: dict[str, str] = {}
+        self._samples = 0
+        self._since = self._last_line = time.monotonic()
+
+    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Begin at the step where training begins."""
+        for logger in trainer.loggers:
+            if isinstance(logger, MetricsFile) and trainer.global_step:
+                logger.continue_from(trainer.global_step)
+        self._since = self._last_line = time.monotonic()
+        if trainer.is_global_zero and self.stream.isatty():
+            self._bar = tqdm(
+                total=module.max_steps,
+                initial=trainer.global_step,
+                unit="step",
+                file=self.stream,
+                dynamic_ncols=True,
+            )
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Count the samples; log where the trainer's log_every_n_steps says so, and at the end."""
+        self._samples += len(batch.actions) * trainer.world_size
+        if self._bar is not None:
+            self._bar.update(trainer.global_step - self._bar.n)
+        if trainer.global_step % trainer.log_every_n_steps and not trainer.should_stop:
+            return
+        metrics = {name: float(value) for name, value in module.measured.items()}
+        # the losses of a process are its own; their mean is the batch's
+        for name in ("train_l1", "train_kl"):
+            if name in metrics and trainer.world_size > 1:
+                local = torch.tensor(metrics[name], device=module.device)
+                metrics[name] = float(trainer.strategy.reduce(local, reduce_op="mean"))
+        now = time.monotonic()
+        metrics |= {
+            "learning_rate": trainer.optimizers[0].param_groups[0]["lr"],
+            "samples_per_second": self._samples / max(now - self._since, 1e-9),
+        }
+        self._samples, self._since = 0, now
+        self._log(trainer, module, metrics)
+        self._show(trainer, module, {"train": f"{metrics['train_l1']:.4f}"})
+
+    def on_validation_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Held-out losses do not count as training time."""
+        self._paused = time.monotonic()
+
+    def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Log the held-out losses in the row of the step that they judge."""
+        self._since += time.monotonic() - self._paused
+        self._log(trainer, module, module.held_out)
+        self._show(trainer, module, {"held-out": f"{module.held_out['held_out_l1']:.4f}"})
+
+    def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Say where it ended."""
+        self._last_line = 0.0
+        self._show(trainer, module, {})
+        self._close()
+
+    def on_exception(
+        self, trainer: lightning.Trainer, module: Any, exception: BaseException
+    ) -> None:
+        """Leave the terminal in order."""
+        self._close()
+
+    def _log(self, trainer: lightning.Trainer, module: Any, values: dict[str, float]) -> None:
+        step = trainer.global_step
+        metrics = {"epoch": trainer.current_epoch, "minutes": module.minutes, **values}
+        for logger in trainer.loggers:
+            logger.log_metrics(metrics, step)
+
+    def _show(self, trainer: lightning.Trainer, module: Any, values: dict[str, str]) -> None:
+        self._shown |= values
+        if self._bar is not None:
+            self._bar.set_postfix(self._shown)
+        elif trainer.is_global_zero and time.monotonic() - self._last_line >= self.line_seconds:
+            self._last_line = time.monotonic()
+            losses = "  ".join(f"{name} {value}" for name, value in self._shown.items())
+            step = f"step {trainer.global_step}/{module.max_steps}"
+            print(f"{step}  {module.minutes:.1f} min  {losses}", file=self.stream, flush=True)
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+class StopOnSignal(lightning.Callback):
+    """Ctrl-C or SIGTERM ends training after the current step, with a checkpoint; twice at once.
+
+    received is the signal's number, None when training ended by itself.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Listen; one process alone cannot stop the others of a group, so there it does not."""
+        if trainer.world_size > 1 or threading.current_thread() is not threading.main_thread():
+            return
+
+        def stop(number: int, frame: Any) -> None:
+            self.received = number
+            trainer.should_stop = True
+            self._restore()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, stop)
+
+    def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Listen no more."""
+        self._restore()
+
+    def on_exception(
+        self, trainer: lightning.Trainer, module: Any, exception: BaseException
+    ) -> None:
+        """Listen no more."""
+        self._restore()
+
+    def _restore(self) -> None:
+        while self._before:
+            signal.signal(*self._before.popitem())

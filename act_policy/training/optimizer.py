@@ -1,0 +1,105 @@
+"""AdamW with its parameter groups, and the learning rate as a function of progress."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from act_policy.errors import UserError
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """How the weights are moved.
+
+    learning_rate, backbone_learning_rate: peaks, reached after the warm-up.
+    weight_decay: on matrices and kernels only; norms, biases and embeddings are left alone.
+    warmup_steps: steps in which the learning rate rises linearly from 0.
+    schedule: "cosine" falls to final_fraction of the peak at the end of training, "constant" stays.
+    gradient_clip: the largest gradient norm; 0 does not clip.
+    ema_decay: how much of the averaged weights stays at each step; 0 averages nothing.
+    """
+
+    learning_rate: float = 3e-4
+    backbone_learning_rate: float = 3e-4
+    weight_decay: float = 1e-4
+    warmup_steps: int = 200
+    schedule: str = "cosine"
+    final_fraction: float = 0.0
+    gradient_clip: float = 10.0
+    ema_decay: float = 0.995
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "backbone_learning_rate"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"optim.{name}: must be positive, found {getattr(self, name)}")
+        for name in ("weight_decay", "warmup_steps", "gradient_clip"):
+            if getattr(self, name) < 0:
+                raise UserError(f"optim.{name}: must not be negative, found {getattr(self, name)}")
+        if self.schedule not in ("cosine", "constant"):
+            raise UserError(f"optim.schedule: expected cosine or constant, found {self.schedule!r}")
+        for name, top in (("final_fraction", 1.0), ("ema_decay", 0.999999)):
+            if not 0 <= getattr(self, name) <= top:
+                raise UserError(
+                    f"optim.{name}: must be from 0 to below 1, found {getattr(self, name)}"
+                )
+
+    def factor(self, step: int, progress: float) -> float:
+        """What the peak is multiplied by at this step.
+
+        Args:
+            step: steps done before this one; the warm-up counts in steps.
+            progress: the part of the whole training that is done, 0 to 1; the cosine counts in it,
+                so that it also ends where a limit in minutes ends training.
+        """
+        warmup = min(1.0, (step + 1) / (self.warmup_steps + 1))
+        if self.schedule == "constant":
+            return warmup
+        cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+        return warmup * (self.final_fraction + (1 - self.final_fraction) * cosine)
+
+
+def parameter_groups(model: nn.Module, config: OptimizerConfig) -> list[dict[str, object]]:
+    """Trainable parameters in up to four groups: (backbone or not) x (decayed or not).
+
+    The backbone is what stands below a module named `backbone`. Each group has `peak`, its
+    learning rate before the schedule. Vectors are not decayed (biases, norms), nor are embeddings
+    and learned queries, which are looked up instead of multiplied.
+    """
+    embeddings = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, nn.Embedding)
+        for parameter in module.parameters(recurse=False)
+    }
+    # a parameter that hangs on no torch layer (queries, positions, camera embeddings) is looked up
+    layers = {
+        id(parameter)
+        for module in model.modules()
+        if type(module).__module__.startswith("torch.nn.")
+        for parameter in module.parameters(recurse=False)
+    }
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        decayed = parameter.ndim > 1 and id(parameter) in layers - embeddings
+        groups.setdefault(("backbone" in name.split("."), decayed), []).append(parameter)
+    return [
+        {
+            "params": parameters,
+            "peak": config.backbone_learning_rate if backbone else config.learning_rate,
+            "weight_decay": config.weight_decay if decayed else 0.0,
+        }
+        for (backbone, decayed), parameters in groups.items()
+    ]
+
+
+def build_optimizer(
+    model: nn.Module, config: OptimizerConfig, fused: bool = False
+) -> torch.optim.AdamW:
+    """AdamW over `parameter_groups`; fused is one kernel a step on a GPU."""
+    return torch.optim.AdamW(
+        parameter_groups(model, config), lr=config.learning_rate, fused=fused or None
+    )

@@ -1,0 +1,110 @@
+"""A run on disk: config.yaml, versions.json, metrics.csv, checkpoints/{last,best}.ckpt."""
+
+import json
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+from act_policy.data.atomic import atomic_file
+from act_policy.errors import UserError
+
+CONFIG_FILE, VERSIONS_FILE, METRICS_FILE = "config.yaml", "versions.json", "metrics.csv"
+PACKAGES = (
+    "act_policy",
+    "torch",
+    "torchvision",
+    "lightning",
+    "numpy",
+    "h5py",
+    "metaworld",
+    "mujoco",
+)
+
+
+class Resumed(NamedTuple):
+    """What is continued: the run's folder and the checkpoint to start from."""
+
+    folder: Path
+    checkpoint: Path
+
+
+def find_run(resume: str | Path) -> Resumed:
+    """Find the checkpoint that `resume` means: a run folder (its last), or a checkpoint of a run.
+
+    Raises:
+        UserError: there is no such run or it has no checkpoint yet.
+    """
+    path = Path(resume)
+    if path.is_dir():
+        folder, checkpoint = path, path / "checkpoints" / "last.ckpt"
+        if path.name == "checkpoints":
+            folder, checkpoint = path.parent, path / "last.ckpt"
+    else:
+        folder, checkpoint = path.parent.parent, path
+    if not path.exists():
+        raise UserError(f"resume={path}: does not exist; give a run folder or a checkpoint in one")
+    if not checkpoint.is_file():
+        raise UserError(
+            f"resume={path}: {checkpoint} does not exist, so there is nothing to go on from; "
+            "remove the folder and start the run again"
+        )
+    if not (folder / CONFIG_FILE).is_file():
+        raise UserError(
+            f"resume={path}: {folder / CONFIG_FILE} is missing; a checkpoint can be resumed only "
+            "inside its run folder (RUN/checkpoints/last.ckpt beside RUN/config.yaml)"
+        )
+    return Resumed(folder, checkpoint)
+
+
+def check_free(folder: Path) -> None:
+    """Raise UserError if something is there already: what was trained is never written over."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(
+            f"out={folder}: exists and is not empty; go on with it by resume={folder}, "
+            "or give another out="
+        )
+
+
+def write_start(folder: Path, config: str) -> None:
+    """Write config.yaml, and to versions.json one more entry: a list, one for each start.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    path = folder / VERSIONS_FILE
+    try:
+        starts = json.loads(path.read_text()) if path.is_file() else []
+        with atomic_file(folder / CONFIG_FILE) as file:
+            file.write(config.encode())
+        with atomic_file(path) as file:
+            file.write((json.dumps([*starts, versions()], indent=2) + "\n").encode())
+    except OSError as error:
+        raise UserError(f"out={folder}: cannot be written ({error})") from None
+
+
+def versions() -> dict[str, object]:
+    """What this run was made with: packages, Python, machine, commit, command."""
+    found: dict[str, object] = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    commit = subprocess.run(
+        ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if commit.returncode == 0:
+        found["commit"] = commit.stdout.strip()
+    return found

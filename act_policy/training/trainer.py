@@ -1,0 +1,104 @@
+"""The Lightning trainer for this machine, without what nobody asked it to say."""
+
+import logging
+import os
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import lightning
+import torch
+from lightning.fabric.utilities.warnings import PossibleUserWarning
+from lightning.pytorch.loggers.logger import Logger
+
+from act_policy.errors import UserError
+from act_policy.training.checkpoints import AtomicCheckpointIO
+
+
+def build_trainer(
+    folder: Path,
+    max_steps: int,
+    validate_every: int,
+    log_every: int,
+    callbacks: Iterable[lightning.Callback] = (),
+    loggers: Iterable[Logger] = (),
+    accelerator: Literal["auto", "cpu", "gpu"] = "auto",
+    devices: int | str = 1,
+    strategy: str = "auto",
+    precision: str = "auto",
+    threads: int | None = None,
+) -> lightning.Trainer:
+    """Make a trainer whose run lies in `folder`.
+
+    Args:
+        folder: run folder.
+        max_steps: the last step.
+        validate_every: steps between held-out losses.
+        log_every: steps between rows of the loggers.
+        callbacks: in the order in which they act.
+        loggers: metrics file, wandb.
+        accelerator: "auto" takes a GPU when there is one.
+        devices: how many; "auto" all of them.
+        strategy: "ddp" for several processes.
+        precision: "auto" is bf16-mixed on a GPU that has it and float32 elsewhere.
+        threads: CPU threads of torch; by default as many as torch chooses.
+
+    Raises:
+        UserError: a GPU is asked for and there is none.
+    """
+    has_gpu = torch.cuda.is_available()
+    if accelerator not in ("auto", "cpu", "gpu"):
+        raise UserError(f"trainer.accelerator: expected auto, cpu or gpu, found {accelerator!r}")
+    if accelerator == "gpu" and not has_gpu:
+        raise UserError("trainer.accelerator=gpu: torch finds no CUDA device; use trainer=auto")
+    if accelerator == "auto":
+        accelerator = "gpu" if has_gpu else "cpu"
+    on_gpu = accelerator == "gpu"
+    if precision == "auto":
+        precision = "bf16-mixed" if on_gpu and torch.cuda.is_bf16_supported() else "32-true"
+    if devices == "auto":
+        devices = torch.cuda.device_count() if on_gpu else 2
+    if on_gpu:
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.benchmark = True  # image sizes do not change
+    if threads is not None:
+        torch.set_num_threads(threads)
+    several = strategy != "auto"
+    quiet_lightning()
+    return lightning.Trainer(
+        default_root_dir=folder,
+        accelerator=accelerator,
+        devices=devices,
+        strategy=strategy,
+        precision=precision,  # type: ignore[arg-type]  # a string checked by Lightning
+        max_steps=max_steps,
+        max_epochs=-1,
+        val_check_interval=validate_every,
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        log_every_n_steps=log_every,
+        callbacks=list(callbacks),
+        logger=list(loggers),
+        plugins=[AtomicCheckpointIO()],
+        enable_checkpointing=False,  # ours are the callback Checkpoints
+        enable_progress_bar=False,  # ours is the callback Monitor
+        enable_model_summary=False,
+        use_distributed_sampler=False,  # the data module divides every batch itself
+        sync_batchnorm=several and on_gpu,
+        benchmark=on_gpu,
+    )
+
+
+def quiet_lightning() -> None:
+    """Silence advertisements and advice on settings that were chosen here with care."""
+    for name in ("lightning", "lightning.pytorch", "lightning.fabric", "lightning_utilities"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", category=PossibleUserWarning)
+    # Lightning 2.6 calls what torch 2.9 and later renamed
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+
+
+def is_first_process() -> bool:
+    """Whether this is the process that writes; the others of a group are started by Lightning."""
+    return int(os.environ.get("LOCAL_RANK", 0)) == 0 and int(os.environ.get("NODE_RANK", 0)) == 0

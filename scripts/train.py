@@ -1,0 +1,81 @@
+"""Train a policy on a folder of demonstrations.
+
+    python scripts/train.py experiment=NAME data.path=FOLDER out=RUN
+    python scripts/train.py resume=RUN
+
+RUN holds config.yaml, versions.json, metrics.csv and checkpoints/{last,best}.ckpt. Ctrl-C stops
+after the current step with a checkpoint; resume= goes on exactly there.
+"""
+
+import os
+from pathlib import Path
+
+from entry import run
+from omegaconf import DictConfig, OmegaConf
+
+
+def main(config: DictConfig) -> None:
+    """Build what the configuration says and train it."""
+    from hydra.utils import instantiate
+
+    from act_policy.errors import UserError
+    from act_policy.training import run_folder
+    from act_policy.training.build import build_training, train
+    from act_policy.training.metrics_file import MetricsFile
+    from act_policy.training.trainer import is_first_process, quiet_lightning
+
+    if config.resume is None and config.out is None:
+        raise UserError("missing: give out=FOLDER for a new run, or resume=RUN")
+    resumed = run_folder.find_run(str(config.resume)) if config.resume is not None else None
+    checkpoint = resumed.checkpoint if resumed else None
+    folder = resumed.folder if resumed else Path(str(config.out)).absolute()
+    config.out, config.resume = str(folder), None
+    config.data.path = str(Path(str(config.data.path)).absolute())
+    os.environ |= {"WANDB_DIR": str(folder), "WANDB_SILENT": "true"}
+    quiet_lightning()
+    if not resumed and is_first_process():
+        run_folder.check_free(folder)
+
+    data = instantiate(
+        config.data, chunk_length=config.model.chunk_length, seed=config.seed, _convert_="all"
+    )
+    training = build_training(
+        OmegaConf.to_container(config.model),
+        instantiate(config.optim),
+        data,
+        config.max_steps,
+        config.max_minutes,
+        config.seed,
+        checkpoint,
+    )
+    trainer = instantiate(
+        config.trainer,
+        folder=folder,
+        max_steps=config.max_steps,
+        validate_every=config.validate_every,
+        log_every=config.log_every,
+        callbacks=instantiate(config.callbacks, _convert_="all").values(),
+        loggers=[
+            MetricsFile(folder / run_folder.METRICS_FILE),
+            *instantiate(config.logger, _convert_="all").values(),
+        ],
+    )
+    if is_first_process():
+        print(training.policy.act.describe())
+        run_folder.write_start(folder, OmegaConf.to_yaml(config, resolve=True))
+    train(training, data, trainer, checkpoint)
+    if is_first_process():
+        print(f"trained {trainer.global_step} steps in {training.minutes:.1f} minutes: {folder}")
+
+
+def saved_config(config: DictConfig) -> Path | None:
+    """A resumed run starts from its own configuration."""
+    if config.resume is None:
+        return None
+    from act_policy.training.run_folder import CONFIG_FILE, find_run
+
+    return find_run(str(config.resume)).folder / CONFIG_FILE
+
+
+if __name__ == "__main__":
+    run("train", main, saved_config)
