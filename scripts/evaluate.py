@@ -19,6 +19,7 @@ def main(config: Any) -> None:
     from act_policy.evaluation.evaluate import Settings, evaluate
     from act_policy.evaluation.policies import run_folder
     from act_policy.evaluation.report import table
+    from act_policy.sim.rendering import choose_gl_backend
 
     checkpoint = Path(config.checkpoint)
     run = run_folder(checkpoint)
@@ -26,6 +27,7 @@ def main(config: Any) -> None:
         raise UserError(
             f"out: checkpoint={checkpoint} belongs to no run; say where with out=FOLDER"
         )
+    choose_gl_backend()  # once, here: the worker processes inherit it
     demonstrations = find_demonstrations(config, run)
     report = evaluate(
         checkpoint,
@@ -38,6 +40,7 @@ def main(config: Any) -> None:
                 "ensemble_coefficient", config.ensemble_coefficient
             ),
             max_steps=optional_whole_number("max_steps", config.max_steps),
+            quality=config.quality,
         ),
         demonstrations,
         baselines=config.baselines,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -13,7 +13,6 @@ from act_policy.control.executor import ChunkExecutor, ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.baselines import draw_demonstration
 from act_policy.evaluation.policies import identity, load_policy
-from act_policy.evaluation.processes import usable_cores
 from act_policy.evaluation.report import summarise, versions, write_json
 from act_policy.evaluation.rollouts import (
     Environment,
@@ -23,6 +22,7 @@ from act_policy.evaluation.rollouts import (
     evaluate_policy,
 )
 from act_policy.evaluation.video import write_episode_videos
+from act_policy.sim.processes import usable_cores
 
 BLACK_IMAGE, REPLAYED = "black_image", "replayed_demonstration"
 
@@ -35,6 +35,7 @@ class Settings:
     execute_steps: of each chunk before the policy is asked again; None is the whole chunk.
     ensemble_coefficient: None does not ensemble.
     max_steps: end of an episode; None is the task's own.
+    quality: of the pictures, fast or exact, as they were recorded.
     """
 
     episodes: int = 100
@@ -42,6 +43,7 @@ class Settings:
     execute_steps: int | None = None
     ensemble_coefficient: float | None = None
     max_steps: int | None = None
+    quality: str = "fast"
 
     def __post_init__(self) -> None:
         for name in ("episodes", "max_steps"):
@@ -57,21 +59,11 @@ class Settings:
         return list(range(self.seed, self.seed + self.episodes))
 
 
-@dataclass(frozen=True)
-class Demonstrations:
-    """What the policy was trained on: its actions (T, a) each, and the seeds of its starts."""
+class Demonstrations(NamedTuple):
+    """What a policy was trained on: each demonstration's actions (T, a), the starts' seeds."""
 
     actions: Sequence[np.ndarray]
     seeds: frozenset[int] = frozenset()
-
-    def refuse(self, seeds: Sequence[int]) -> None:
-        """Raise UserError if a start was demonstrated: success there shows memory, not skill."""
-        if used := sorted(self.seeds.intersection(seeds)):
-            named = ", ".join(map(str, used[:10])) + (", ..." if len(used) > 10 else "")
-            raise UserError(
-                f"seed: {len(used)} of the {len(seeds)} starts were demonstrated to the policy "
-                f"(seeds {named}); choose seeds outside {min(self.seeds)} to {max(self.seeds)}"
-            )
 
 
 def evaluate(
@@ -96,7 +88,7 @@ def evaluate(
         videos: of so many successes and so many failures.
         workers: processes; None takes every usable core.
         load: reads the checkpoint; called here and once in each process.
-        build: (schema, camera sizes or None, max_steps) -> environment.
+        build: (schema, sizes=None, max_steps=, quality=) -> environment, see build_environment.
 
     Returns:
         What evaluation.json holds.
@@ -106,13 +98,13 @@ def evaluate(
         WorkerError: a process failed, died or hung.
     """
     workers = workers or usable_cores()
-    if demonstrations is not None:
-        demonstrations.refuse(settings.seeds)
     judged = identity(checkpoint)
     policy = load(checkpoint)
     # Refuse what cannot be executed before any process starts.
     execution = (settings.execute_steps, settings.ensemble_coefficient)
     ChunkExecutor(policy, *execution)
+    shown = set(getattr(policy, "demonstration_seeds", ()))
+    refuse_demonstrated(settings.seeds, shown | (demonstrations.seeds if demonstrations else set()))
 
     groups = {"policy": [Rollout(seed) for seed in settings.seeds]}
     if baselines:
@@ -124,6 +116,7 @@ def evaluate(
             for seed in settings.seeds
         ]
 
+    build = partial(build, max_steps=settings.max_steps, quality=settings.quality)
     rollouts = [rollout for group in groups.values() for rollout in group]
     with tqdm(total=len(rollouts), desc="rollouts", unit="episode") as bar:
         won: list[bool] = []
@@ -136,7 +129,7 @@ def evaluate(
 
         results = evaluate_policy(
             partial(load, checkpoint),
-            partial(build, sizes=None, max_steps=settings.max_steps),
+            build,
             rollouts,
             workers,
             *execution,
@@ -157,18 +150,27 @@ def evaluate(
     }
     write_json(out / "evaluation.json", report)
 
-    shown = choose_shown(grouped["policy"], videos)
-    if shown or (out / "videos").is_dir():  # those of an earlier evaluation must not stay
-        build_large = partial(build, max_steps=settings.max_steps)
-        write_episode_videos(build_large, policy.schema, shown, out / "videos", workers)
+    filmed = choose_filmed(grouped["policy"], videos)
+    if filmed or (out / "videos").is_dir():  # those of an earlier evaluation must not stay
+        write_episode_videos(build, policy.schema, filmed, out / "videos", workers)
     return report
 
 
-def choose_shown(results: Sequence[EpisodeResult], count: int) -> list[EpisodeResult]:
+def choose_filmed(results: Sequence[EpisodeResult], count: int) -> list[EpisodeResult]:
     """Return the first successes and the first failures, `count` of each at most."""
     successes = [result for result in results if result.success]
     failures = [result for result in results if not result.success]
     return successes[:count] + failures[:count]
+
+
+def refuse_demonstrated(seeds: Sequence[int], demonstrated: set[int]) -> None:
+    """Raise UserError if a start was demonstrated: success there shows memory, not skill."""
+    if used := sorted(demonstrated.intersection(seeds)):
+        named = ", ".join(map(str, used[:10])) + (", ..." if len(used) > 10 else "")
+        raise UserError(
+            f"seed: {len(used)} of the {len(seeds)} starts were demonstrated to the policy "
+            f"(seeds {named}); choose seeds outside {min(demonstrated)} to {max(demonstrated)}"
+        )
 
 
 def _check_actions(demonstrations: Sequence[np.ndarray], action_size: int) -> None:

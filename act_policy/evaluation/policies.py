@@ -11,7 +11,7 @@ ONNX_FILE = "policy.onnx"
 
 
 def load_policy(path: Path) -> ChunkPolicy:
-    """Load a policy of any kind for inference on one CPU thread.
+    """Load a policy of any kind for inference on the CPU.
 
     Raises:
         UserError: there is none, or it cannot be read.
@@ -20,11 +20,8 @@ def load_policy(path: Path) -> ChunkPolicy:
         from act_policy.control.onnx_policy import OnnxPolicy
 
         return OnnxPolicy(file, threads=1)
-    import torch  # only now: an ONNX file needs none of it
+    from act_policy.model.policy import ACTPolicy  # only now: an ONNX file needs no torch
 
-    from act_policy.model.policy import ACTPolicy
-
-    torch.set_num_threads(1)
     return ACTPolicy.load(path)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from act_policy.control.executor import ChunkExecutor, ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.baselines import BlackImagePolicy, open_loop
-from act_policy.evaluation.processes import Handler, run_jobs
+from act_policy.sim.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
 
 Environment = gymnasium.Env[Any, Any]
@@ -75,7 +75,10 @@ def evaluate_policy(
 
 
 def build_environment(
-    schema: Schema, sizes: dict[str, tuple[int, int]] | None = None, max_steps: int | None = None
+    schema: Schema,
+    sizes: dict[str, tuple[int, int]] | None = None,
+    max_steps: int | None = None,
+    quality: str = "fast",
 ) -> Environment:
     """Build the simulated task that a policy's schema names, with the policy's cameras.
 
@@ -83,6 +86,7 @@ def build_environment(
         schema: of the policy.
         sizes: camera name -> (height, width) to render instead of the policy's own.
         max_steps: end of an episode; None keeps the task's own.
+        quality: of the pictures, fast or exact.
 
     Raises:
         UserError: there is no such task, or it differs from the schema.
@@ -98,6 +102,7 @@ def build_environment(
             max_episode_steps=max_steps,
             disable_env_checker=True,  # it would read, and so render, every image
             cameras=sizes or cameras,
+            quality=quality,
         )
     except gymnasium.error.UnregisteredEnv as error:
         raise UserError(f"task {schema.task!r}: {error}") from None

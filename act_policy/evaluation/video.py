@@ -10,8 +10,8 @@ import av
 import numpy as np
 from jaxtyping import UInt8
 
-from act_policy.evaluation.processes import Handler, run_jobs
 from act_policy.evaluation.rollouts import Environment, EpisodeResult
+from act_policy.sim.processes import Handler, run_jobs
 from act_policy.types import Schema
 
 Sizes = dict[str, tuple[int, int]]

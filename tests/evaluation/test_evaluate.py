@@ -95,6 +95,10 @@ def test_demonstrated_seeds_are_refused_by_number(checkpoint: Path, tmp_path: Pa
         evaluate(
             checkpoint, tmp_path, Settings(episodes=10), demonstrations, load=load, build=build
         )
+    demonstrated = tmp_path / "demonstrated.ckpt"
+    demonstrated.write_bytes(b"")
+    with pytest.raises(UserError, match=r"1 of the 10 starts .*\(seeds 1001\)"):
+        evaluate(demonstrated, tmp_path, Settings(episodes=10), load=load, build=build)
     assert not (tmp_path / "evaluation.json").exists()
 
 
