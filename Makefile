@@ -1,0 +1,45 @@
+# `make help` lists what this file can do.
+PYTHON ?= python3.11
+BIN    := .venv/bin
+DEMOS  ?= data/button-press-topdown
+RUN    ?= runs/button-press-topdown
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint bench clean
+
+help:  ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/.installed  ## Make the environment in .venv with everything in it
+
+.venv/.installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[train,sim,robot,dev]'
+	touch $@
+
+demo: setup  ## Record demonstrations, train, evaluate on unseen starts, export, check the export
+	$(BIN)/python scripts/record_demos.py task=metaworld/button-press-topdown episodes=50 out=$(DEMOS)
+	$(BIN)/python scripts/train.py experiment=metaworld_button_press data.path=$(DEMOS) out=$(RUN) \
+		$$(test -e $(RUN)/checkpoints/last.ckpt && echo resume=$(RUN))
+	$(BIN)/python scripts/evaluate.py checkpoint=$(RUN) episodes=100 seed=1000 out=$(RUN)
+	$(BIN)/python scripts/export_policy.py checkpoint=$(RUN) format=[bundle,onnx] out=$(RUN)/export
+
+lint: setup  ## ruff, mypy, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint  ## Lint, types and the quick tests
+	$(BIN)/pytest
+
+test-all: lint  ## The quick tests and the slow ones
+	$(BIN)/pytest -m 'not gpu'
+
+bench: setup  ## Training, inference and rollout speed (PEER=python: beside LeRobot)
+	for suite in train infer rollout; do \
+		$(BIN)/python scripts/benchmark.py suite=$$suite $(if $(PEER),peer=$(PEER)) || exit 1; done
+
+clean:  ## Remove caches (never data or runs)
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find act_policy scripts tests -name __pycache__ -type d -exec rm -rf {} +
