@@ -17,7 +17,7 @@ import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -27,8 +27,6 @@ from act_policy.data.atomic import atomic_file
 from act_policy.data.dataset import UndecodableFrameError
 from act_policy.errors import UserError
 from act_policy.types import Camera, Schema
-
-JpegOrder = Literal["bgr", "rgb"]
 
 
 class Episode(NamedTuple):
@@ -43,7 +41,7 @@ class Episode(NamedTuple):
     success: bool | None
 
 
-def read_episode(path: Path, jpeg_order: JpegOrder) -> Episode:
+def read_episode(path: Path, jpeg_order: str) -> Episode:
     """Read one file and check that it is an episode; raises UserError naming what is wrong."""
     try:
         with h5py.File(path) as file:
@@ -102,7 +100,7 @@ def _matrix(path: Path, file: Any, field: str) -> np.ndarray:
     return np.asarray(values, np.float32)
 
 
-def _camera(path: Path, name: str, images: Any, steps: int, jpeg_order: JpegOrder) -> Camera:
+def _camera(path: Path, name: str, images: Any, steps: int, jpeg_order: str) -> Camera:
     shape, dtype = getattr(images, "shape", None), getattr(images, "dtype", None)
     raw = shape is not None and len(shape) == 4 and shape[-1] == 3
     encoded = shape is not None and len(shape) == 2
@@ -127,7 +125,7 @@ def _camera(path: Path, name: str, images: Any, steps: int, jpeg_order: JpegOrde
     raise AssertionError("an episode has at least one step")
 
 
-def decode_jpeg(row: np.ndarray, jpeg_order: JpegOrder, where: str) -> np.ndarray:
+def decode_jpeg(row: np.ndarray, jpeg_order: str, where: str) -> np.ndarray:
     """Turn one zero-padded JPEG row into uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
     encoded = row.tobytes().rstrip(b"\0")
     # A JPEG cut short would decode to a picture with a grey rest: ask for its end marker.

@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from act_policy.data.aloha_episode import Episode, JpegOrder, decode_jpeg, read_episode
+from act_policy.data.aloha_episode import Episode, decode_jpeg, read_episode
 from act_policy.data.aloha_episode import write_episode as write_episode
 from act_policy.data.dataset import UndecodableFrameError
 from act_policy.data.schemas import (
@@ -48,7 +48,7 @@ class AlohaHDF5Dataset:
         folder: str | Path,
         schema: SchemaSource | None = None,
         cameras: Sequence[str] | None = None,
-        jpeg_order: JpegOrder = "bgr",
+        jpeg_order: str = "bgr",
     ) -> None:
         if jpeg_order not in ("bgr", "rgb"):
             raise UserError(f"jpeg_order must be bgr or rgb, found {jpeg_order!r}")

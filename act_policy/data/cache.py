@@ -10,7 +10,7 @@ import mmap
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -19,8 +19,6 @@ from act_policy.data.atomic import atomic_file
 from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
 from act_policy.errors import UserError
 from act_policy.types import Camera
-
-WhenUndecodable = Literal["stop", "skip"]
 
 
 class _Source(NamedTuple):
@@ -54,7 +52,7 @@ class FrameStore:
         self,
         dataset: DemonstrationDataset,
         folder: str | Path | None = None,
-        undecodable: WhenUndecodable = "stop",
+        undecodable: str = "stop",
     ) -> None:
         if undecodable not in ("stop", "skip"):
             raise UserError(f"undecodable must be stop or skip, found {undecodable!r}")

@@ -11,7 +11,7 @@ from lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from act_policy.data.cache import FrameStore, WhenUndecodable
+from act_policy.data.cache import FrameStore
 from act_policy.data.chunks import chunk_rows, split_episodes
 from act_policy.data.dataset import DemonstrationDataset, open_dataset
 from act_policy.data.statistics import check_finite, compute_statistics
@@ -178,7 +178,7 @@ class DemonstrationDataModule(LightningDataModule):
         train_episodes: Sequence[int] | None = None,
         held_out_episodes: Sequence[int] | None = None,
         std_floor: float = 1e-2,
-        undecodable: WhenUndecodable = "stop",
+        undecodable: str = "stop",
         cache: str | Path | None = None,
         **reader_options: Any,
     ) -> None:
@@ -199,7 +199,7 @@ class DemonstrationDataModule(LightningDataModule):
         self._seed = seed
         self._given = train_episodes, held_out_episodes
         self._std_floor = std_floor
-        self._undecodable: WhenUndecodable = undecodable
+        self._undecodable = undecodable
         self._cache = cache
         self._reader_options = reader_options
 

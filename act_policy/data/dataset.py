@@ -1,7 +1,7 @@
 """What every reader of demonstrations offers, and the choice of the reader."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,6 +13,7 @@ class UndecodableFrameError(UserError):
     """One frame of a camera cannot be decoded; the message names episode, camera and step."""
 
 
+@runtime_checkable
 class DemonstrationDataset(Protocol):
     """Demonstrations in whatever format, one episode after the other.
 

@@ -27,6 +27,7 @@ def compute_statistics(
         raise UserError("statistics need at least one episode")
     if not std_floor > 0:
         raise UserError(f"std_floor must be positive, found {std_floor}")
+    episodes = [int(episode) for episode in episodes]
     check_finite(dataset, episodes)
     return Statistics(
         state=_field(dataset.state, episodes),
