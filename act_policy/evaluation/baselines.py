@@ -35,11 +35,11 @@ def draw_demonstration(actions: Sequence[np.ndarray], seed: int) -> np.ndarray:
 
 
 def open_loop(actions: np.ndarray) -> Callable[[Observation[np.ndarray]], np.ndarray]:
-    """Play recorded actions (T, a) whatever is observed; after the end the last is repeated."""
+    """Play recorded actions (T, a) one after the other, whatever is observed."""
     remaining = iter(actions)
 
     def select_action(observation: Observation[np.ndarray]) -> np.ndarray:
-        action: np.ndarray = next(remaining, actions[-1]).copy()
+        action: np.ndarray = next(remaining).copy()
         return action
 
     return select_action

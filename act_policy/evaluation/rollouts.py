@@ -38,7 +38,7 @@ class EpisodeResult(NamedTuple):
 class Rollout:
     """One episode to run: from which start, and who acts.
 
-    actions: (T, a) to play open loop; None lets the policy act.
+    actions: (T, a) to play open loop, after which the episode ends; None lets the policy act.
     black_image: the policy sees black images only.
     """
 
@@ -119,8 +119,12 @@ def run_episode(
     select_action: SelectAction,
     seed: int,
     alive: Callable[[], None] = lambda: None,
+    max_steps: int | None = None,
 ) -> EpisodeResult:
-    """Run one episode from the start that the seed fixes, until success or the time limit."""
+    """Run one episode from the start that the seed fixes, until success or the time limit.
+
+    max_steps may end it before the environment's own limit.
+    """
     observation, _ = environment.reset(seed=seed)
     actions: list[np.ndarray] = []
     success = ended = False
@@ -130,7 +134,7 @@ def run_episode(
         observation, _, terminated, truncated, info = environment.step(action)
         actions.append(action)
         success = bool(info["success"])
-        ended = terminated or truncated
+        ended = terminated or truncated or len(actions) == max_steps
         alive()
     return EpisodeResult(seed, success, len(actions), np.stack(actions))
 
@@ -149,7 +153,10 @@ def _episodes(
 
     def handle(rollout: Rollout, alive: Callable[[], None]) -> EpisodeResult:
         if rollout.actions is not None:
-            return run_episode(environment, open_loop(rollout.actions), rollout.seed, alive)
+            replayed = open_loop(rollout.actions)
+            return run_episode(
+                environment, replayed, rollout.seed, alive, max_steps=len(rollout.actions)
+            )
         executor = blind if rollout.black_image else seeing
         executor.reset()
         return run_episode(environment, executor.select_action, rollout.seed, alive)

@@ -31,13 +31,13 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def test_report_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    short = np.full((3, 1), 0.05, np.float32)  # moves on after its end: reaches every target
+    forth = np.full((30, 1), 0.05, np.float32)  # passes by every target
     back = np.full((3, 1), -0.05, np.float32)
     report = evaluate(
         checkpoint,
         out,
         Settings(episodes=8, seed=10),
-        Demonstrations([short, back], frozenset({1, 2, 3})),
+        Demonstrations([forth, back], frozenset({1, 2, 3})),
         videos=2,
         workers=2,
         load=load,
