@@ -12,11 +12,12 @@ from jaxtyping import Float, Float32
 
 from act_policy.errors import UserError
 from act_policy.sim import TASKS, environment_id
-from act_policy.sim.rendering import LazyImages, Pose, Quality, SceneRenderer, choose_gl_backend
+from act_policy.sim.rendering import LazyImages, Pose, SceneRenderer, choose_gl_backend
 from act_policy.types import Camera, Schema
 
 DEFAULT_CAMERAS = {"corner2": (84, 84)}
-STATE_SIZE = 4
+STATE_LOW = np.array([-0.525, 0.348, -0.0525, 0.0])  # Meta-World clips the hand to this space
+STATE_HIGH = np.array([0.525, 1.025, 0.7, 1.0])
 ACTION_SIZE = 4
 
 
@@ -38,7 +39,7 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         self,
         task: str,
         cameras: Mapping[str, Sequence[int]] | None = None,
-        quality: Quality = "fast",
+        quality: str = "fast",
         render_mode: str | None = None,
     ) -> None:
         if task not in TASKS:
@@ -75,7 +76,7 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
                 "pixels": DictSpace(
                     {name: Box(0, 255, (*size, 3), np.uint8) for name, size in sizes.items()}
                 ),
-                "agent_pos": Box(-np.inf, np.inf, (STATE_SIZE,), np.float32),
+                "agent_pos": Box(STATE_LOW.astype(np.float32), STATE_HIGH.astype(np.float32)),
             }
         )
         self._full_observation: np.ndarray | None = None
@@ -139,7 +140,8 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
 
     def _agent_pos(self) -> Float32[np.ndarray, "4"]:
         assert self._full_observation is not None
-        return self._full_observation[:STATE_SIZE].astype(np.float32)
+        state = np.clip(self._full_observation[:4], STATE_LOW, STATE_HIGH)
+        return np.asarray(state, np.float32)
 
     def _observation(self) -> dict[str, Any]:
         pose = Pose.of(self._inner.data)
@@ -149,6 +151,9 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         return {"pixels": images, "agent_pos": self._agent_pos()}
 
 
+_MUJOCO_OWN = {"model", "data", "mujoco_renderer", "_np_random"}
+
+
 class _Pristine:
     """What a Meta-World environment may change in the course of an episode, as it was when new."""
 
@@ -156,15 +161,26 @@ class _Pristine:
 
     def __init__(self, inner: Any) -> None:
         self._model = {name: getattr(inner.model, name).copy() for name in self.MODEL_FIELDS}
-        kept = ("model", "data", "mujoco_renderer", "_np_random", "spec")
-        self._attributes = {
-            name: copy.deepcopy(value) for name, value in vars(inner).items() if name not in kept
-        }
+        self._attributes = _copied(vars(inner))
 
     def restore(self, inner: Any) -> None:
+        """Make the environment as new, but for the physics state, which a reset clears."""
         for name, value in self._model.items():
             getattr(inner.model, name)[:] = value
-        vars(inner).update(copy.deepcopy(self._attributes))
+        for name in vars(inner).keys() - self._attributes.keys() - _MUJOCO_OWN:
+            delattr(inner, name)
+        vars(inner).update(_copied(self._attributes))
+
+
+def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy an environment's attributes but for MuJoCo's own; a window into its data stays one."""
+    return {
+        name: value
+        if isinstance(value, np.ndarray) and not value.flags.owndata
+        else copy.deepcopy(value)
+        for name, value in attributes.items()
+        if name not in _MUJOCO_OWN
+    }
 
 
 def _checked_size(camera: str, size: Sequence[int]) -> tuple[int, int]:

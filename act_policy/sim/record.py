@@ -20,7 +20,7 @@ from act_policy.data.atomic import atomic_file
 from act_policy.errors import UserError
 from act_policy.sim.experts import scripted_expert
 from act_policy.sim.processes import run_jobs, usable_cores
-from act_policy.sim.rendering import Quality, choose_gl_backend
+from act_policy.sim.rendering import choose_gl_backend
 
 SETTINGS_FILE = "recording.json"
 STAGING_FOLDER = ".unfinished"
@@ -31,6 +31,7 @@ class RecordingSettings:
     """All that decides what the episodes contain; a folder holds episodes of one of these.
 
     environment: gymnasium id. cameras: name -> (height, width) in pixels.
+    quality: of the pictures, fast or exact.
     max_steps: an episode without success by then is a failure.
     seed: of the first start; the others follow one by one.
     noise: standard deviation of what is added to the executed movement, in units of the action;
@@ -42,7 +43,7 @@ class RecordingSettings:
     cameras: Mapping[str, Sequence[int]]
     max_steps: int = 500
     seed: int = 0
-    quality: Quality = "fast"
+    quality: str = "fast"
     noise: float = 0.0
     tail: int = 10
 

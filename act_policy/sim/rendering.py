@@ -7,14 +7,13 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
 
 from act_policy.errors import UserError
 
-Quality = Literal["fast", "exact"]
 Size = tuple[int, int]
 """Height and width in pixels."""
 
@@ -108,7 +107,7 @@ class SceneRenderer:
     nothing.
     """
 
-    def __init__(self, model: Any, cameras: Mapping[str, Size], quality: Quality) -> None:
+    def __init__(self, model: Any, cameras: Mapping[str, Size], quality: str) -> None:
         import mujoco
 
         if quality not in ("fast", "exact"):
@@ -235,4 +234,8 @@ class LazyImages(dict[str, np.ndarray]):
     __hash__ = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (self.items(),)
+        return LazyImages._drawn, (self.copy(),)
+
+    @classmethod
+    def _drawn(cls, images: dict[str, np.ndarray]) -> "LazyImages":
+        return cls(dict.fromkeys(images, (0, 0)), images.__getitem__)
