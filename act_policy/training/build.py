@@ -97,6 +97,8 @@ def train(
     checkpoint: Path | None = None,
 ) -> None:
     """Train to the end; KeyboardInterrupt when a signal ended it before."""
+    if len(data.held_out_samples) == 0:
+        trainer.limit_val_batches = 0
     try:
         trainer.fit(training, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     except SystemExit:  # how Lightning ends after the second Ctrl-C

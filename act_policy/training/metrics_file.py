@@ -45,7 +45,7 @@ class MetricsFile(Logger):
             self._unsaved = True
 
     @rank_zero_only
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+    def log_metrics(self, metrics: Mapping[str, float | int], step: int | None = None) -> None:
         """Add values to the row of a step."""
         if not self.rows or self.rows[-1]["step"] != str(step):
             self.rows.append({"step": str(step)})

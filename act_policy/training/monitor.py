@@ -49,7 +49,8 @@ class Monitor(lightning.Callback):
         self._samples += len(batch.actions) * trainer.world_size
         if self._bar is not None:
             self._bar.update(trainer.global_step - self._bar.n)
-        if trainer.global_step % trainer.log_every_n_steps and not trainer.should_stop:
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if trainer.global_step % every and not trainer.should_stop:
             return
         metrics = {name: float(value) for name, value in module.measured.items()}
         # the losses of a process are its own; their mean is the batch's
@@ -90,7 +91,7 @@ class Monitor(lightning.Callback):
 
     def _log(self, trainer: lightning.Trainer, module: Any, values: dict[str, float]) -> None:
         step = trainer.global_step
-        metrics = {"epoch": trainer.current_epoch, "minutes": module.minutes, **values}
+        metrics = {"epoch": float(trainer.current_epoch), "minutes": module.minutes, **values}
         for logger in trainer.loggers:
             logger.log_metrics(metrics, step)
 

@@ -1,0 +1,161 @@
+"""A resumed run goes on exactly as if it had never stopped."""
+
+import csv
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from training_help import NO_CVAE, Run, assert_same_weights, run_training
+
+from act_policy.errors import UserError
+from act_policy.training.run_folder import check_free, find_run, write_start
+
+# five batches an epoch: 3 and 8 lie in the middle of one, 5 at its end, 6 just after
+STOPS = (1, 3, 5, 6, 8)
+
+
+@pytest.fixture(scope="module")
+def straight(demonstrations: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run_training(demonstrations, tmp_path_factory.mktemp("straight"))
+
+
+def rows(run: Run) -> list[dict[str, Any]]:
+    with (run.folder / "metrics.csv").open() as file:
+        every = list(csv.DictReader(file))
+    for row in every:
+        del row["minutes"], row["samples_per_second"]
+    return every
+
+
+def test_the_fixture_has_several_epochs_and_a_partial_batch(straight: Run) -> None:
+    assert [len(batch) for batch in straight.recorder.samples] == [4, 4, 4, 4, 1] * 2
+    assert straight.trainer.current_epoch == 2
+    first, second = straight.recorder.samples[:5], straight.recorder.samples[5:]
+    assert first != second
+    assert sorted(chain(*first)) == sorted(chain(*second))  # every frame once an epoch
+
+
+def test_the_same_seed_gives_the_same_run(
+    straight: Run, demonstrations: Path, tmp_path: Path
+) -> None:
+    again = run_training(demonstrations, tmp_path)
+    assert_same_weights(straight.weights(), again.weights())
+    assert rows(straight) == rows(again)
+
+
+@pytest.mark.parametrize("stop_at", STOPS)
+def test_stopped_and_resumed_is_as_straight(
+    straight: Run, demonstrations: Path, tmp_path: Path, stop_at: int
+) -> None:
+    first = run_training(demonstrations, tmp_path, stop_at=stop_at)
+    assert first.trainer.global_step == stop_at
+    second = run_training(demonstrations, tmp_path, checkpoint=first.checkpoints / "last.ckpt")
+    assert second.trainer.global_step == 10
+    assert first.recorder.steps + second.recorder.steps == straight.recorder.steps
+    assert first.recorder.samples + second.recorder.samples == straight.recorder.samples
+    assert first.recorder.rates + second.recorder.rates == straight.recorder.rates
+    assert_same_weights(straight.weights(), second.weights())
+    expected = rows(straight)
+    if stop_at != 5:  # stopping judges once more than going straight on
+        logged = rows(second)
+        for name in ("held_out_l1", "held_out_l1_posterior"):
+            assert logged[stop_at - 1].pop(name)
+            expected[stop_at - 1].pop(name)
+        assert logged == expected
+    else:
+        assert rows(second) == expected
+
+
+def test_with_workers_too(straight: Run, demonstrations: Path, tmp_path: Path) -> None:
+    first = run_training(demonstrations, tmp_path, stop_at=3, workers=2)
+    checkpoint = first.checkpoints / "last.ckpt"
+    second = run_training(demonstrations, tmp_path, checkpoint=checkpoint, workers=2)
+    assert first.recorder.samples + second.recorder.samples == straight.recorder.samples
+    assert_same_weights(straight.weights(), second.weights())
+
+
+def test_twice_and_without_held_out_episodes(demonstrations: Path, tmp_path: Path) -> None:
+    options = {"held_out_fraction": 0.0, "model": NO_CVAE, "validate_every": 2}
+    straight = run_training(demonstrations, tmp_path / "straight", **options)
+    assert (straight.checkpoints / "best.ckpt").is_file()
+    run = run_training(demonstrations, tmp_path / "run", stop_at=3, **options)
+    for stop_at in (7, None):
+        checkpoint = run.checkpoints / "last.ckpt"
+        run = run_training(
+            demonstrations, tmp_path / "run", stop_at=stop_at, checkpoint=checkpoint, **options
+        )
+    assert_same_weights(straight.weights(), run.weights())
+
+
+def test_what_a_killed_run_logged_after_its_checkpoint_is_logged_again(
+    straight: Run, demonstrations: Path, tmp_path: Path
+) -> None:
+    class KilledError(Exception):
+        pass
+
+    class Kill(lightning.Callback):
+        def on_train_batch_start(self, trainer: Any, *args: Any) -> None:
+            if trainer.global_step == 8:
+                raise KilledError
+
+    with pytest.raises(KilledError):
+        run_training(demonstrations, tmp_path, callbacks=[Kill()])
+    with (tmp_path / "metrics.csv").open() as file:
+        assert [row["step"] for row in csv.DictReader(file)] == [str(i + 1) for i in range(8)]
+    second = run_training(
+        demonstrations, tmp_path, checkpoint=tmp_path / "checkpoints" / "last.ckpt"
+    )
+    assert rows(second) == rows(straight)
+    assert_same_weights(straight.weights(), second.weights())
+
+
+def test_a_finished_run_can_be_made_longer_but_not_trained_again(
+    demonstrations: Path, tmp_path: Path
+) -> None:
+    first = run_training(demonstrations, tmp_path, max_steps=6)
+    checkpoint = first.checkpoints / "last.ckpt"
+    with pytest.raises(UserError, match=r"step 6 of 6.*max_steps"):
+        run_training(demonstrations, tmp_path, max_steps=6, checkpoint=checkpoint)
+    longer = run_training(demonstrations, tmp_path, max_steps=12, checkpoint=checkpoint)
+    assert longer.trainer.global_step == 12
+    assert longer.recorder.steps == [7, 8, 9, 10, 11, 12]
+
+
+def test_another_network_or_other_demonstrations_are_refused(
+    straight: Run, demonstrations: Path, tmp_path: Path
+) -> None:
+    checkpoint = straight.checkpoints / "last.ckpt"
+    more = {"max_steps": 20, "checkpoint": checkpoint}
+    with pytest.raises(UserError, match=r"width was 16, now 32"):
+        run_training(demonstrations, tmp_path, model={"width": 32}, **more)
+    with pytest.raises(UserError, match=r"same demonstrations"):
+        run_training(demonstrations, tmp_path, train_episodes=[0], **more)
+    with pytest.raises(UserError, match=r"cameras"):
+        run_training(demonstrations, tmp_path, cameras=["front"], **more)
+
+
+def test_resume_takes_a_run_a_checkpoint_or_its_folder(straight: Run, tmp_path: Path) -> None:
+    write_start(straight.folder, "seed: 3\n")
+    last, best = straight.checkpoints / "last.ckpt", straight.checkpoints / "best.ckpt"
+    assert find_run(straight.folder) == (straight.folder, last)
+    assert find_run(straight.checkpoints) == (straight.folder, last)
+    assert find_run(best) == (straight.folder, best)
+    with pytest.raises(UserError, match=r"nowhere: does not exist"):
+        find_run(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"last.ckpt does not exist"):
+        find_run(tmp_path)
+    with pytest.raises(UserError, match=r"not empty.*resume="):
+        check_free(straight.folder)
+    check_free(tmp_path)
+
+
+def test_resume_from_best_goes_on_there(
+    straight: Run, demonstrations: Path, tmp_path: Path
+) -> None:
+    best = straight.checkpoints / "best.ckpt"
+    step = torch.load(best, weights_only=True)["global_step"]
+    run = run_training(demonstrations, tmp_path, max_steps=12, checkpoint=best)
+    assert run.recorder.steps[0] == step + 1

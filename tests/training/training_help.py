@@ -1,0 +1,129 @@
+"""A whole training run in this process, a second long, and what it did."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+
+from act_policy.data.datamodule import Batch, DemonstrationDataModule
+from act_policy.training.build import build_training, train
+from act_policy.training.checkpoints import Checkpoints
+from act_policy.training.metrics_file import MetricsFile
+from act_policy.training.module import PolicyTraining
+from act_policy.training.monitor import Monitor
+from act_policy.training.optimizer import OptimizerConfig
+from act_policy.training.trainer import build_trainer
+
+TINY: dict[str, Any] = {
+    "chunk_length": 4,
+    "width": 16,
+    "heads": 2,
+    "feedforward_width": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "pre_norm": True,
+    "activation": "gelu",
+    "dropout": 0.1,
+    "latent_size": 4,
+    "latent_layers": 1,
+    "kl_weight": 1.0,
+    "backbone": "resnet18",
+    "backbone_stages": 1,
+    "backbone_width": 0.25,
+    "backbone_norm": "batch",
+    "backbone_weights": None,
+    "camera_embedding": True,
+}
+NO_CVAE: dict[str, Any] = {"latent_size": 0, "latent_layers": 0, "kl_weight": None}
+
+
+@dataclass
+class Recorder(lightning.Callback):
+    """Notes what each step was made of, and stops after `stop_at` steps as Ctrl-C would."""
+
+    stop_at: int | None = None
+    samples: list[list[tuple[int, int]]] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+
+    def on_train_batch_start(
+        self, trainer: lightning.Trainer, module: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        self.samples.append(list(zip(batch.episode.tolist(), batch.step.tolist(), strict=True)))
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.steps.append(trainer.global_step)
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+        if trainer.global_step == self.stop_at:
+            trainer.should_stop = True
+
+
+@dataclass
+class Run:
+    folder: Path
+    training: PolicyTraining
+    recorder: Recorder
+    trainer: lightning.Trainer
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        return self.training.state_dict()
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+
+def make_data(demonstrations: Path, **options: Any) -> DemonstrationDataModule:
+    defaults: dict[str, Any] = {"chunk_length": 4, "batch_size": 4, "held_out_fraction": 0.25}
+    return DemonstrationDataModule(demonstrations, **(defaults | options))
+
+
+def run_training(
+    demonstrations: Path,
+    folder: Path,
+    *,
+    max_steps: int = 10,
+    validate_every: int = 5,
+    stop_at: int | None = None,
+    checkpoint: Path | None = None,
+    model: dict[str, Any] | None = None,
+    optimizer: OptimizerConfig | None = None,
+    callbacks: Sequence[lightning.Callback] = (),
+    max_minutes: float | None = None,
+    **options: Any,
+) -> Run:
+    """Train act_tiny on the CPU; options are the data module's."""
+    data = make_data(demonstrations, **options)
+    training = build_training(
+        TINY | (model or {}),
+        optimizer or OptimizerConfig(warmup_steps=2, ema_decay=0.9),
+        data,
+        max_steps,
+        max_minutes,
+        seed=3,
+        checkpoint=checkpoint,
+    )
+    recorder = Recorder(stop_at)
+    trainer = build_trainer(
+        folder,
+        max_steps,
+        validate_every,
+        log_every=1,
+        callbacks=[Monitor(), Checkpoints(), recorder, *callbacks],
+        loggers=[MetricsFile(folder / "metrics.csv")],
+        accelerator="cpu",
+    )
+    train(training, data, trainer, checkpoint)
+    return Run(folder, training, recorder, trainer)
+
+
+def assert_same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    """Bit for bit."""
+    assert one.keys() == other.keys()
+    different = [name for name in one if not torch.equal(one[name], other[name])]
+    assert different == []
