@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import traceback
 from collections import deque
@@ -135,6 +136,7 @@ class _Worker(Generic[JobT]):
 def _work(connection: Connection, make_handler: Callable[[], Handler[Any, Any]]) -> None:
     """Body of a worker process: jobs in, results out, until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     said_at = time.monotonic()
 
     def alive() -> None:
@@ -154,6 +156,14 @@ def _work(connection: Connection, make_handler: Callable[[], Handler[Any, Any]])
         connection.send(("refused", str(error)))
     except BaseException:
         connection.send(("failed", traceback.format_exc()))
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed must not go on writing beside the next run's."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 import h5py
@@ -16,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.atomic import atomic_file
+from act_policy.data.atomic import atomic_file, remove_partial_files
 from act_policy.errors import UserError
 from act_policy.sim.experts import scripted_expert
 from act_policy.sim.processes import run_jobs, usable_cores
@@ -73,7 +73,7 @@ def record_demonstrations(
     settings: RecordingSettings,
     episodes: int,
     out: str | Path,
-    workers: int | Literal["auto"] = "auto",
+    workers: int | str = "auto",
 ) -> None:
     """Fill a folder with the first `episodes` successes of the expert, counted from the seed up.
 
@@ -250,6 +250,8 @@ class _Folder:
             raise UserError(
                 f"{self.path} holds {len(placed)} episodes of another origin; choose another folder"
             )
+        remove_partial_files(self.path)
+        remove_partial_files(self.staging)
         for path in placed:
             self._written[_seed_of(path)] = path
         for path in self.staging.glob("[0-9]*.hdf5"):

@@ -107,7 +107,7 @@ def test_pictures_are_upright(make, camera):
     """A hand that goes up goes up in the picture: what changed lies above what was."""
     environment = make(cameras={camera: (128, 128)})
     before = environment.reset(seed=0)[0]["pixels"][camera].astype(int)
-    for _ in range(25):
+    for _ in range(14):
         after = environment.step(UP)[0]["pixels"][camera].astype(int)
     finger = np.array([0, 200, 200])  # one finger is cyan, seen from every corner
 
@@ -116,7 +116,7 @@ def test_pictures_are_upright(make, camera):
         assert len(rows), "the cyan finger is not in the picture"
         return rows.mean()
 
-    assert height(after) < height(before) - 3
+    assert height(after) < height(before) - 2
 
 
 def test_the_top_view_has_the_robot_below_and_the_button_above(make):
