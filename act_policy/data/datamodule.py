@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from lightning import LightningDataModule
+from lightning import LightningDataModule, Trainer
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
@@ -98,54 +98,56 @@ class EpochOrder(DistributedSampler[int]):
     def __init__(self, count: int, seed: int, processes: int = 1, rank: int = 0) -> None:
         super().__init__(range(count), processes, rank, shuffle=True, seed=seed)  # type: ignore[arg-type]
         self.count = count
-        self.skip_first = 0
-        """How many of this process's samples the next iteration leaves out: they were seen."""
+        self.place: Callable[[], tuple[int, int]] | None = None
+        """Asks where an iteration starts: its epoch, and how many of this process's samples of
+        that epoch were seen already. Without it an iteration is the whole epoch of `set_epoch`."""
 
     def __iter__(self) -> Iterator[int]:
-        order = np.random.default_rng((self.seed, self.epoch)).permutation(self.count)
+        epoch, seen = self.place() if self.place else (self.epoch, 0)
+        order = np.random.default_rng((self.seed, epoch)).permutation(self.count)
         mine = np.resize(order, self.total_size)[self.rank :: self.num_replicas]
-        skip, self.skip_first = self.skip_first, 0
-        return iter(mine[skip:].tolist())
+        return iter(mine[seen:].tolist())
 
 
 class ResumableLoader(DataLoader[Batch]):
-    """A DataLoader that continues in the middle of an epoch, also with workers.
+    """A DataLoader that continues where the trainer stands, also in the middle of an epoch.
 
-    Lightning saves `state_dict` in its checkpoints and calls `load_state_dict` before the first
-    batch is fetched. The length stays that of the whole epoch.
+    The place follows from the number of batches that the trainer has trained on, which its
+    checkpoints hold. So batches that workers fetched ahead, or one that was interrupted, come
+    again. The length stays that of the whole epoch.
     """
 
     order: EpochOrder
-    progress: Callable[[], tuple[int, float]] | None = None
-    """Asks the trainer how many batches of this epoch it has trained on, and of how many: with
-    workers, more have been fetched, and an interrupted batch must come again."""
+
+    def follow(self, trainer: Trainer) -> None:
+        """Start every iteration from now on where this trainer stands."""
+
+        def place() -> tuple[int, int]:
+            limit = trainer.limit_train_batches  # a number of batches, or a share of the epoch
+            an_epoch = min(len(self), limit) if isinstance(limit, int) else int(len(self) * limit)
+            done = trainer.fit_loop.epoch_loop.batch_progress.total.processed  # type: ignore[attr-defined]
+            epoch, batches = divmod(done, max(an_epoch, 1))
+            return epoch, batches * (self.batch_size or 1)
+
+        self.order.place = place
 
     def state_dict(self) -> dict[str, int]:
-        """Where the next batch lies: epoch and batch, and what must be equal to continue there."""
-        batches, of = self.progress() if self.progress else (0, len(self))
-        epoch = self.order.epoch
-        if batches >= of:
-            epoch, batches = epoch + 1, 0
-        return {"epoch": epoch, "batch": batches, **self._must_equal()}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Let the next iteration start where `state_dict` was taken."""
-        for name, here in self._must_equal().items():
-            if state[name] != here:
-                raise UserError(
-                    f"cannot resume in the middle of an epoch: the interrupted run had {name} "
-                    f"{state[name]}, this one has {here}"
-                )
-        self.order.set_epoch(state["epoch"])
-        self.order.skip_first = state["batch"] * (self.batch_size or 1)
-
-    def _must_equal(self) -> dict[str, int]:
+        """What must be equal to continue exactly; Lightning saves it in its checkpoints."""
         return {
             "samples": self.order.count,
             "batch_size": self.batch_size or 1,
-            "data_seed": self.order.seed,
+            "seed": self.order.seed,
             "processes": self.order.num_replicas,
         }
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Refuse to continue a run whose batches were others."""
+        for name, here in self.state_dict().items():
+            if state[name] != here:
+                raise UserError(
+                    f"cannot resume: the interrupted run had {name} {state[name]}, this one has "
+                    f"{here}; the order of samples would not continue"
+                )
 
 
 class DemonstrationDataModule(LightningDataModule):
@@ -289,10 +291,7 @@ class DemonstrationDataModule(LightningDataModule):
         loader = ResumableLoader(self.train_samples, sampler=order, **self._loading())
         loader.order = order
         if trainer:
-            loader.progress = lambda: (
-                trainer.fit_loop.epoch_loop.batch_progress.current.processed,  # type: ignore[attr-defined]
-                trainer.num_training_batches,
-            )
+            loader.follow(trainer)
         return loader
 
     def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
