@@ -52,8 +52,8 @@ def run(
     except BrokenPipeError:  # whoever read our words, `head` perhaps, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+    except KeyboardInterrupt as where:
+        print(f"interrupted {where}".strip(), file=sys.stderr)
         sys.exit(130)
     except Exception as error:
         if (ours := _user_error(error)) is None:

@@ -96,7 +96,11 @@ def train(
     trainer: lightning.Trainer,
     checkpoint: Path | None = None,
 ) -> None:
-    """Train to the end; KeyboardInterrupt when a signal ended it before."""
+    """Train to the end.
+
+    Raises:
+        KeyboardInterrupt: a signal ended it before; there is a checkpoint to resume from.
+    """
     if len(data.held_out_samples) == 0:
         trainer.limit_val_batches = 0
     try:
@@ -105,7 +109,9 @@ def train(
         raise KeyboardInterrupt from None
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(callback, StopOnSignal) and callback.received is not None:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(
+                f"after step {trainer.global_step}; go on with resume={trainer.default_root_dir}"
+            )
 
 
 def _check_same(

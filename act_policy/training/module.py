@@ -141,8 +141,8 @@ class PolicyTraining(lightning.LightningModule):
         limit = self.optimizer_config.gradient_clip or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(parameters, limit)
         self.measured["gradient_norm"] = norm.detach()
-        # one look at the device a step: a loss that is not finite leaves no finite gradient
-        if not torch.isfinite(norm):
+        # one look at the device a step; a loss of NaN may leave a finite gradient (sign(NaN) is 0)
+        if not torch.isfinite(norm + sum(self.measured.values())):
             raise UserError(self._what_broke())
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
@@ -164,8 +164,8 @@ class PolicyTraining(lightning.LightningModule):
         valid = ~batch.is_pad[..., None]
         broken = ~torch.isfinite(batch.observation.state).all(dim=-1)
         broken |= ~torch.isfinite(torch.where(valid, batch.actions, 0.0)).all(dim=-1).all(dim=-1)
-        loss = float(self.measured["train_l1"])
-        head = f"training step {step}: the loss is {loss:.4g} and its gradient is not finite; "
+        loss, norm = (float(self.measured[name]) for name in ("train_l1", "gradient_norm"))
+        head = f"training step {step}: L1 is {loss:.4g}, its gradient's norm {norm:.4g}; "
         kept = "; the last checkpoint is intact"
         if bool(broken.any()):
             return head + f"not a finite number in {self._where(broken)}{kept}"

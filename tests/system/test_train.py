@@ -1,0 +1,290 @@
+"""`scripts/train.py` as a user runs it."""
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from act_policy import ACTPolicy
+from act_policy.data.aloha_hdf5 import write_episode
+from act_policy.types import Camera, Observation, Schema
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAIN = [sys.executable, str(ROOT / "scripts" / "train.py")]
+SCHEMA = Schema(
+    cameras=(Camera("front", 16, 16),),
+    state_names=("x", "y"),
+    state_units=("m", "m"),
+    action_names=("dx", "dy"),
+    action_units=("m", "m"),
+    rate=10.0,
+)
+
+
+@pytest.fixture(scope="module")
+def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four episodes; the action is twice the state."""
+    folder = tmp_path_factory.mktemp("demonstrations")
+    rng = np.random.default_rng(0)
+    for episode, steps in enumerate((9, 5, 7, 6)):
+        state = rng.normal(size=(steps, 2)).astype(np.float32)
+        images = {"front": rng.integers(0, 256, (steps, 16, 16, 3), dtype=np.uint8)}
+        path = folder / f"episode_{episode:06}.hdf5"
+        write_episode(path, SCHEMA, images, state, 2 * state, seed=episode)
+    return folder
+
+
+def environment() -> dict[str, str]:
+    quiet = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
+    return quiet | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def call(*arguments: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*TRAIN, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        timeout=300,
+    )
+
+
+def test_help_is_fast_and_loads_no_torch() -> None:
+    code = (
+        "import sys; sys.path.insert(0, 'scripts'); sys.argv = ['train.py', '--help']\n"
+        "import runpy\n"
+        "try: runpy.run_path('scripts/train.py', run_name='__main__')\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "assert not {'torch', 'lightning', 'numpy'} & set(sys.modules)\n"
+    )
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    took = time.monotonic() - start
+    assert "experiment: " in done.stdout
+    assert "data.path" in done.stdout or "path: ???" in done.stdout
+    assert took < 3
+
+
+def test_trains_and_leaves_a_whole_run(demonstrations: Path, tmp_path: Path) -> None:
+    done = call("experiment=tiny", f"data.path={demonstrations}", "out=run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for word in ("Warning", "litlogger", "GPU available", "Seed set", "Traceback"):
+        assert word not in done.stdout + done.stderr
+    assert "camera front" in done.stdout
+    assert "step 10/10" in done.stderr
+    run = tmp_path / "run"
+    assert sorted(p.relative_to(run).as_posix() for p in run.rglob("*")) == [
+        "checkpoints",
+        "checkpoints/best.ckpt",
+        "checkpoints/last.ckpt",
+        "config.yaml",
+        "metrics.csv",
+        "versions.json",
+    ]
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["max_steps"] == 10
+    assert config["data"]["path"] == str(demonstrations)
+    (start,) = json.loads((run / "versions.json").read_text())
+    assert torch.__version__.startswith(start["torch"])
+    with (run / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == [str(i) for i in range(1, 11)]
+    assert [row["step"] for row in rows if row["held_out_l1"]] == ["5", "10"]
+    policy = ACTPolicy.load(run)
+    observation = Observation({"front": np.zeros((16, 16, 3), np.uint8)}, np.zeros(2, np.float32))
+    assert policy.predict_chunk(observation).shape == (4, 2)
+    assert policy.demonstration_seeds == (0, 1, 2, 3)
+
+    again = call("experiment=tiny", f"data.path={demonstrations}", "out=run", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "resume=" in again.stderr
+    assert (run / "versions.json").read_text().count('"started"') == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["out=run"], ["data.path"]),
+        (["data.path=DEMOS"], ["out=", "resume="]),
+        (["data.path=nowhere", "out=run"], ["nowhere"]),
+        (["data.path=DEMOS", "out=run", "max_step=3"], ["max_step", "did you mean max_steps?"]),
+        (["data.path=DEMOS", "out=run", "experiment=tinny"], ["did you mean tiny?"]),
+        (["data.path=DEMOS", "out=run", "model.heads=3"], ["16", "3 heads"]),
+        (["data.path=DEMOS", "out=run", "optim.schedule=step"], ["optim.schedule", "cosine"]),
+        (["data.path=DEMOS", "out=run", "data.cameras=[rear]"], ["rear", "front"]),
+        (["data.path=DEMOS", "out=run", "trainer.accelerator=gpu"], ["gpu", "trainer=auto"]),
+        (["resume=nowhere"], ["nowhere", "run folder"]),
+    ],
+)
+@pytest.mark.slow
+def test_wrong_input_is_2_with_one_message_and_leaves_nothing(
+    demonstrations: Path, tmp_path: Path, arguments: list[str], words: list[str]
+) -> None:
+    given = [a.replace("DEMOS", str(demonstrations)) for a in arguments]
+    if not any(a.startswith("experiment=") for a in given):
+        given.append("experiment=tiny")
+    done = call(*given, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_resume_goes_on_from_a_copied_run_folder(demonstrations: Path, tmp_path: Path) -> None:
+    first = call("experiment=tiny", f"data.path={demonstrations}", f"out={tmp_path / 'first'}")
+    assert first.returncode == 0, first.stderr
+    (tmp_path / "first").rename(tmp_path / "moved")
+    done = call("resume=moved", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "max_steps" in done.stderr
+    for resume in ("moved", "moved/checkpoints/last.ckpt"):
+        steps = 14 if resume == "moved" else 16
+        done = call(f"resume={resume}", f"max_steps={steps}", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "first").exists()
+    with (tmp_path / "moved" / "metrics.csv").open() as file:
+        assert [row["step"] for row in csv.DictReader(file)] == [str(i) for i in range(1, 17)]
+    assert len(json.loads((tmp_path / "moved" / "versions.json").read_text())) == 3
+    done = call("resume=moved", "experiment=tiny", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "experiment" in done.stderr
+
+
+def endless(demonstrations: Path, run: Path, *more: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [
+            *TRAIN,
+            "experiment=tiny",
+            f"data.path={demonstrations}",
+            f"out={run}",
+            "max_steps=1000000",
+            "validate_every=2",
+            *more,
+        ],
+        env=environment(),
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
+    limit = time.monotonic() + 120
+    while not path.exists():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def processes() -> Iterator[list["subprocess.Popen[str]"]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+def test_sigkill_at_any_moment_loses_no_saved_checkpoint(
+    demonstrations: Path, tmp_path: Path, processes: list["subprocess.Popen[str]"]
+) -> None:
+    run = tmp_path / "run"
+    last = run / "checkpoints" / "last.ckpt"
+    rng = random.Random(0)
+    step = 0
+    process = endless(demonstrations, run)
+    for kill in range(4):
+        processes.append(process)
+        wait_for(last, process)
+        before = last.stat().st_mtime_ns
+        limit = time.monotonic() + 120
+        while kill and last.stat().st_mtime_ns == before and time.monotonic() < limit:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, 0.5))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        for name in ("last.ckpt", "best.ckpt"):
+            saved = torch.load(last.with_name(name), weights_only=True)
+            assert saved["global_step"] >= (step if name == "last.ckpt" else 0)
+            ACTPolicy.load(last.with_name(name))
+        step = int(torch.load(last, weights_only=True)["global_step"])
+        with (run / "metrics.csv").open() as file:
+            steps = [int(row["step"]) for row in csv.DictReader(file)]
+        assert steps == list(range(1, len(steps) + 1))
+        assert len(steps) >= step
+        process = subprocess.Popen(
+            [*TRAIN, f"resume={run}"],
+            env=environment(),
+            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+    processes.append(process)
+    assert step > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_stops_with_a_checkpoint(
+    demonstrations: Path,
+    tmp_path: Path,
+    processes: list["subprocess.Popen[str]"],
+    number: signal.Signals,
+) -> None:
+    run = tmp_path / "run"
+    process = endless(demonstrations, run, "validate_every=100000", "log_every=1")
+    processes.append(process)
+    wait_for(run / "metrics.csv", process)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in error
+    assert f"resume={run}" in error
+    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    with (run / "metrics.csv").open() as file:
+        assert [row["step"] for row in csv.DictReader(file)][-1] == str(saved["global_step"])
+
+
+@pytest.mark.slow
+def test_wandb_is_offline_and_asks_nothing(demonstrations: Path, tmp_path: Path) -> None:
+    done = call(
+        "experiment=tiny", "logger=wandb", f"data.path={demonstrations}", "out=run", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list((tmp_path / "run" / "wandb").glob("offline-run-*"))
+    assert (tmp_path / "run" / "metrics.csv").is_file()
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_run(demonstrations: Path, tmp_path: Path) -> None:
+    done = call(
+        "experiment=tiny", "trainer=ddp", f"data.path={demonstrations}", f"out={tmp_path / 'run'}"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("encoder tokens") == 1
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == [str(i) for i in range(1, 11)]
+    ACTPolicy.load(tmp_path / "run")
+    done = call(f"resume={tmp_path / 'run'}", "max_steps=13")
+    assert done.returncode == 0, done.stderr

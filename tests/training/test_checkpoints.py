@@ -1,0 +1,74 @@
+"""Whatever happens while a checkpoint is written, the one before it stays."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training_help import Run, run_training
+
+from act_policy.errors import UserError
+from act_policy.training import checkpoints
+from act_policy.training.checkpoints import AtomicCheckpointIO
+
+
+def test_a_full_disk_leaves_the_earlier_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "checkpoints" / "last.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
+    save = torch.save
+
+    def half(checkpoint: Any, file: Any) -> None:
+        file.write(b"half of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", half)
+    with pytest.raises(UserError, match=r"last.ckpt: .*No space left.*intact"):
+        AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
+    monkeypatch.setattr(torch, "save", save)
+    assert torch.load(path, weights_only=True) == {"step": 1}
+    assert [p.name for p in path.parent.iterdir()] == ["last.ckpt"]
+
+
+def test_best_is_the_least_held_out_loss(
+    demonstrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([3.0, 1.0, 2.0, 4.0])
+    original = checkpoints.Checkpoints.on_validation_end
+
+    def judged(self: Any, trainer: Any, module: Any) -> None:
+        module.held_out = {"held_out_l1": next(losses)}
+        original(self, trainer, module)
+
+    monkeypatch.setattr(checkpoints.Checkpoints, "on_validation_end", judged)
+    run = run_training(demonstrations, tmp_path, max_steps=6, validate_every=2, stop_at=None)
+    assert steps(run) == {"best.ckpt": 4, "last.ckpt": 6}
+    # the resumed run still knows the best: 4.0 does not replace it
+    run = run_training(
+        demonstrations,
+        tmp_path,
+        max_steps=8,
+        validate_every=2,
+        checkpoint=run.checkpoints / "last.ckpt",
+    )
+    assert steps(run) == {"best.ckpt": 4, "last.ckpt": 8}
+
+
+def steps(run: Run) -> dict[str, int]:
+    return {
+        path.name: int(torch.load(path, weights_only=True)["global_step"])
+        for path in sorted(run.checkpoints.iterdir())
+    }
+
+
+def test_no_hard_links_no_harm(
+    demonstrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(checkpoints.os, "link", refuse)
+    run = run_training(demonstrations, tmp_path, max_steps=2)
+    assert steps(run) == {"best.ckpt": 2, "last.ckpt": 2}

@@ -1,0 +1,212 @@
+"""What a training step and a held-out loss compute, and what ends a run early."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from training_help import NO_CVAE, TINY, Run, make_data, run_training
+
+from act_policy import ACTPolicy
+from act_policy.data.datamodule import Batch
+from act_policy.errors import UserError
+from act_policy.training.build import build_training
+from act_policy.training.losses import action_l1
+from act_policy.training.module import PolicyTraining
+from act_policy.training.optimizer import OptimizerConfig
+
+
+def make_training(demonstrations: Path, **model: Any) -> tuple[PolicyTraining, Batch]:
+    data = make_data(demonstrations)
+    training = build_training(TINY | model, OptimizerConfig(), data, max_steps=10)
+    return training, next(iter(data.train_dataloader()))
+
+
+@pytest.fixture(scope="module")
+def finished(demonstrations: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run_training(demonstrations, tmp_path_factory.mktemp("finished"))
+
+
+def test_loss_is_l1_plus_weighted_kl(demonstrations: Path) -> None:
+    training, batch = make_training(demonstrations, kl_weight=7.0, dropout=0.0)
+    torch.manual_seed(0)
+    loss = training.training_step(batch, 0)
+    measured = training.measured
+    assert measured["train_kl"] > 0
+    torch.testing.assert_close(loss.detach(), measured["train_l1"] + 7 * measured["train_kl"])
+
+
+def test_padding_in_a_batch_changes_no_gradient(demonstrations: Path) -> None:
+    training, batch = make_training(demonstrations, dropout=0.0)
+    assert batch.is_pad.any()
+
+    def gradients(batch: Batch) -> list[torch.Tensor]:
+        training.zero_grad()
+        torch.manual_seed(0)
+        training.training_step(batch, 0).backward()
+        return [p.grad.clone() for p in training.policy.parameters() if p.grad is not None]
+
+    before = gradients(batch)
+    junk = torch.where(batch.is_pad[..., None], 1e6, batch.actions)
+    after = gradients(batch._replace(actions=junk))
+    assert len(before) == len(list(training.policy.parameters()))
+    assert all(torch.equal(x, y) for x, y in zip(before, after, strict=True))
+
+
+def test_kl_weight_belongs_to_a_cvae(demonstrations: Path) -> None:
+    with pytest.raises(UserError, match=r"kl_weight: must be given"):
+        make_training(demonstrations, kl_weight=None)
+    with pytest.raises(UserError, match=r"kl_weight=1.0 does nothing"):
+        make_training(demonstrations, latent_size=0, latent_layers=0)
+
+
+def test_held_out_loss_is_the_averaged_policy_over_valid_elements(
+    finished: Run, demonstrations: Path
+) -> None:
+    data = make_data(demonstrations)
+    samples = data.held_out_samples
+    batch = samples.__getitems__(list(range(len(samples))))
+    policy = finished.training.best_policy.eval()
+    assert policy is not finished.training.policy
+    with torch.no_grad():
+        observation = policy.normalizer.observation(batch.observation)
+        target = policy.normalizer.actions(batch.actions)
+        predicted = policy.normalizer.actions(policy(batch.observation))
+        expected = action_l1(predicted, target, batch.is_pad)
+        output = policy.act(
+            observation.images, observation.state, None, target, batch.is_pad, latent="mean"
+        )
+        posterior = action_l1(output.actions, target, batch.is_pad)
+    held_out = finished.training.held_out
+    assert held_out["held_out_l1"] == pytest.approx(float(expected), rel=1e-5)
+    assert held_out["held_out_l1_posterior"] == pytest.approx(float(posterior), rel=1e-5)
+    assert held_out["held_out_l1"] != held_out["held_out_l1_posterior"]
+
+
+def test_without_cvae_there_is_one_held_out_loss(demonstrations: Path, tmp_path: Path) -> None:
+    run = run_training(demonstrations, tmp_path, model=NO_CVAE, max_steps=2)
+    assert run.training.held_out.keys() == {"held_out_l1"}
+    header = (tmp_path / "metrics.csv").read_text().splitlines()[0]
+    assert "kl" not in header
+    assert "posterior" not in header
+
+
+def test_checkpoint_is_the_averaged_policy_with_its_seeds(
+    finished: Run, demonstrations: Path
+) -> None:
+    policy = ACTPolicy.load(finished.folder)
+    assert policy.demonstration_seeds == (100, 101, 102, 103)
+    last = ACTPolicy.load(finished.checkpoints / "last.ckpt")
+    expected = finished.training.best_policy.state_dict()
+    assert all(torch.equal(expected[name], value) for name, value in last.state_dict().items())
+    weights = finished.training.policy.state_dict()
+    assert not torch.equal(expected["act.action_head.weight"], weights["act.action_head.weight"])
+
+
+def test_without_averaging_the_weights_themselves_are_saved(
+    demonstrations: Path, tmp_path: Path
+) -> None:
+    optimizer = OptimizerConfig(ema_decay=0.0)
+    run = run_training(demonstrations, tmp_path, max_steps=2, optimizer=optimizer)
+    assert run.training.best_policy is run.training.policy
+    last = ACTPolicy.load(run.checkpoints / "last.ckpt").state_dict()
+    assert torch.equal(
+        last["act.action_head.weight"],
+        run.training.policy.state_dict()["act.action_head.weight"],
+    )
+
+
+def test_averaged_copy_is_never_in_training_mode(demonstrations: Path, tmp_path: Path) -> None:
+    modes: list[tuple[bool, bool]] = []
+
+    class Look(lightning.Callback):
+        def on_train_batch_start(self, trainer: Any, module: Any, *args: Any) -> None:
+            modes.append((module.policy.training, module.average.module.training))
+
+    run_training(demonstrations, tmp_path, max_steps=4, validate_every=2, callbacks=[Look()])
+    assert modes == [(True, False)] * 4
+
+
+def test_gradient_is_clipped(demonstrations: Path, tmp_path: Path) -> None:
+    norms: list[float] = []
+
+    class Look(lightning.Callback):
+        def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
+            grads = [p.grad.norm() for p in module.policy.parameters() if p.grad is not None]
+            norms.append(float(torch.stack(grads).norm()))
+
+    for limit in (0.5, 0.0):
+        optimizer = OptimizerConfig(gradient_clip=limit, learning_rate=1e-6)
+        folder = tmp_path / str(limit)
+        run_training(demonstrations, folder, max_steps=1, optimizer=optimizer, callbacks=[Look()])
+    raw, again = norms
+    assert raw > 0.5
+    assert raw == again
+
+
+@pytest.mark.parametrize("where", ["action", "state", "weights"])
+def test_not_finite_stops_and_names_the_sample(
+    demonstrations: Path, tmp_path: Path, where: str
+) -> None:
+    broken: list[tuple[int, int]] = []
+
+    class Break(lightning.Callback):
+        def on_train_batch_start(
+            self, trainer: Any, module: Any, batch: Batch, batch_idx: int
+        ) -> None:
+            if trainer.global_step != 7:
+                return
+            broken.append((int(batch.episode[1]), int(batch.step[1])))
+            if where == "action":
+                batch.actions[1, 0, 2] = float("nan")
+            elif where == "state":
+                batch.observation.state[1, 0] = float("inf")
+            else:
+                with torch.no_grad():
+                    module.policy.act.action_head.bias[0] = float("nan")
+
+    with pytest.raises(UserError) as caught:
+        run_training(demonstrations, tmp_path, callbacks=[Break()])
+    message = str(caught.value)
+    assert "training step 8" in message
+    assert "last checkpoint is intact" in message
+    episode, step = broken[0]
+    if where == "weights":
+        assert "diverged" in message
+        assert "learning_rate" in message
+    else:
+        assert f"in episode {episode} (episode_{episode:06}.hdf5) step {step};" in message
+    policy = ACTPolicy.load(tmp_path)
+    assert all(bool(torch.isfinite(value).all()) for value in policy.state_dict().values())
+    step_saved = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
+    assert step_saved["global_step"] == 5
+
+
+def test_minutes_end_the_run_and_the_cosine(demonstrations: Path, tmp_path: Path) -> None:
+    class Slow(lightning.Callback):
+        def on_train_batch_start(self, *args: Any) -> None:
+            time.sleep(0.05)
+
+    run = run_training(
+        demonstrations,
+        tmp_path,
+        max_steps=10_000,
+        validate_every=1000,
+        max_minutes=1.0 / 60,
+        callbacks=[Slow()],
+    )
+    assert 2 < run.trainer.global_step < 30
+    assert 1 / 60 <= run.training.minutes < 3 / 60
+    assert run.recorder.rates[-1] < 0.2 * max(run.recorder.rates)
+    saved = torch.load(run.checkpoints / "last.ckpt", weights_only=True)
+    assert saved["global_step"] == run.trainer.global_step
+    assert saved["training"]["minutes"] == run.training.minutes
+
+
+def test_nonsense_limits_are_refused(demonstrations: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"max_steps.*found 0"):
+        run_training(demonstrations, tmp_path, max_steps=0)
+    with pytest.raises(UserError, match=r"max_minutes.*found 0"):
+        run_training(demonstrations, tmp_path, max_minutes=0.0)
