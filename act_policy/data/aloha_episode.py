@@ -1,7 +1,8 @@
 """One episode in ALOHA's HDF5 layout: read as others write it, written atomically.
 
     episode_000000.hdf5
-      attrs: sim (bool), and ours: schema (JSON of `Schema.to_dict`), seed (int), success (bool)
+      attrs: sim (bool), and ours: schema (JSON of `Schema.to_dict`), seed (int), success (bool),
+             settings (JSON, how it was recorded)
       /observations/qpos            float32 (T, s)
       /observations/qvel            float32 (T, s), where the robot measures it; not read
       /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame a chunk, or
@@ -159,6 +160,7 @@ def write_episode(
     velocity: np.ndarray | None = None,
     seed: int | None = None,
     success: bool | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Write one episode so that the file is either whole or not there, whatever happens.
 
@@ -174,6 +176,7 @@ def write_episode(
         velocity: (T, s) in the schema's units a second; without it the file has no qvel.
         seed: seed of the start, by which an evaluation avoids the starts that were trained on.
         success: the outcome.
+        settings: how it was recorded, plain values for JSON; kept for the record.
 
     Raises:
         UserError: the arrays do not fit the schema or are not finite, or the file cannot be
@@ -190,6 +193,8 @@ def write_episode(
             hdf5.attrs["seed"] = int(seed)
         if success is not None:
             hdf5.attrs["success"] = bool(success)
+        if settings is not None:
+            hdf5.attrs["settings"] = json.dumps(settings)
         observations = hdf5.create_group("observations")
         observations["qpos"] = np.asarray(state, np.float32)
         if velocity is not None:

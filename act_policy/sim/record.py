@@ -168,6 +168,7 @@ def record_episode(
         np.stack(actions),
         seed=seed,
         success=True,
+        settings=settings.to_dict(),
     )
     return True
 

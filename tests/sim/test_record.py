@@ -79,6 +79,8 @@ def test_an_episode_holds_what_was_seen_and_what_the_expert_did(make, tmp_path):
     assert dataset.schema == environment.schema
     assert list(dataset.seeds) == [3]
     assert list(dataset.outcomes) == [True]
+    with h5py.File(path) as file:
+        assert json.loads(file.attrs["settings"]) == SETTINGS.to_dict()
     states, actions = dataset.state(0), dataset.action(0)
     assert np.abs(actions).max() <= 1
     observation, _ = environment.reset(seed=3)
