@@ -67,7 +67,9 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
             print(f"the demonstrations of the run are no longer at {folder}: demonstrations=FOLDER")
             folder = None
     if folder is None:
-        print("no demonstrations known: none is replayed, and none of their seeds refused")
+        print(
+            "no demonstrations at hand, so none is replayed; name them with demonstrations=FOLDER"
+        )
         return None
     from act_policy.data.dataset import open_dataset
 

@@ -1,0 +1,66 @@
+"""The benchmark's clockwork, and that each suite runs from the command line."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "benchmark.py"
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("benchmark_script", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_repeats_are_cut_out_of_the_marks(benchmark: ModuleType) -> None:
+    marks = [0.0, 1.0, 2.0, 4.0, 6.0, 7.0, 8.0]  # steps of 1, 1, 2, 2, 1, 1 seconds
+    assert benchmark.seconds_a_step(marks, 3) == [1.0, 2.0, 1.0]
+
+
+def test_calls_come_in_whole_episodes(benchmark: ModuleType) -> None:
+    calls: list[int] = []
+    seconds = benchmark.time_calls(
+        SimpleNamespace(repeats=2, seconds=0.0), lambda: calls.append(1), whole=5
+    )
+    assert len(calls) % 5 == 0
+    assert 0 <= seconds < 0.1
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["suite=speed"], "suite=speed: expected one of train, infer, rollout"),
+        (["suite=train", "peer=/nowhere/python"], "peer=/nowhere/python: no such Python"),
+    ],
+)
+def test_bad_input_is_named(arguments: list[str], message: str) -> None:
+    done = call(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("suite", "rows"), [("train", 1), ("infer", 2), ("rollout", 3)])
+def test_each_suite_writes_positive_figures(suite: str, rows: int, tmp_path: Path) -> None:
+    done = call(
+        f"suite={suite}", "experiment=tiny", "seconds=0.1", "repeats=2", "threads=1",
+        "cameras={topview: [32, 32]}", f"out={tmp_path}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / f"{suite}.json").read_text())
+    assert len(report["rows"]) == rows
+    assert all(row["value"] > 0 for row in report["rows"])
