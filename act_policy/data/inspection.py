@@ -59,12 +59,13 @@ def report_dimensions(
 
 def find_warnings(dataset: DemonstrationDataset) -> list[str]:
     """Say what would make a policy learn the wrong thing although every file is in order."""
-    return [
-        *_not_finite(dataset),
-        *_failures(dataset),
-        *_actions_against_states(dataset),
-        *_idle_stretches(dataset),
-    ]
+    with np.errstate(invalid="ignore"):  # values that are not finite have a warning of their own
+        return [
+            *_not_finite(dataset),
+            *_failures(dataset),
+            *_actions_against_states(dataset),
+            *_idle_stretches(dataset),
+        ]
 
 
 def _not_finite(dataset: DemonstrationDataset) -> Iterator[str]:
