@@ -62,7 +62,7 @@ def main(config: Any) -> None:
 def measure_training(config: Any) -> list[Row]:
     """Samples a second through whole training steps, on random uint8 images."""
     settings = training_settings(config)
-    rows = [training_row(config, settings, "act_policy, the experiment's network")]
+    rows = [training_row(config, settings, "act_policy, the recipe's network")]
     if config.peer is not None:
         name = "act_policy, LeRobot's network"
         alike = training_row(config, as_lerobot(settings), name)
@@ -124,7 +124,7 @@ def training_row(config: Any, settings: Any, who: str) -> Row:
 def measure_inference(config: Any) -> list[Row]:
     """Latency of one chunk from one raw observation: eager, and ONNX without torch."""
     settings = training_settings(config)
-    rows = inference_rows(config, settings, "the experiment's network")
+    rows = inference_rows(config, settings, "the recipe's network")
     if config.peer is not None:
         alike = inference_rows(config, as_lerobot(settings), "LeRobot's network")
         peer = ask_peer(config, settings)
@@ -241,12 +241,12 @@ def own_renderer_rollouts(config: Any) -> float:
 
 
 def training_settings(config: Any) -> Any:
-    """Compose what train.py would use for the experiment; no data and no pretrained weights."""
+    """Compose what train.py would use for the recipe; no data and no pretrained weights."""
     from entry import CONFIGS
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    choices = [f"experiment={config.experiment}", *config.settings, "data.path=none"]
+    choices = [f"experiment={config.recipe}", *config.settings, "data.path=none"]
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         settings = compose("train", choices)
     OmegaConf.set_struct(settings, False)
@@ -255,7 +255,7 @@ def training_settings(config: Any) -> Any:
 
 
 def as_lerobot(settings: Any) -> Any:
-    """Give the experiment's network the shape that LeRobot's ACT has: the whole ResNet."""
+    """Give the recipe's network the shape that LeRobot's ACT has: the whole ResNet."""
     alike = settings.copy()
     alike.model.update(
         {
@@ -339,7 +339,7 @@ def time_calls(config: Any, call: Callable[[], Any], whole: int = 1) -> float:
     means = []
     for _ in range(config.repeats):
         began, calls = time.perf_counter(), 0
-        while time.perf_counter() - began < config.seconds or calls % whole:
+        while calls == 0 or calls % whole or time.perf_counter() - began < config.seconds:
             call()
             calls += 1
         means.append((time.perf_counter() - began) / calls)

@@ -158,7 +158,7 @@ def time_calls(request: dict[str, Any], call: Callable[[], Any]) -> float:
     means = []
     for _ in range(request["repeats"]):
         began, calls = time.perf_counter(), 0
-        while time.perf_counter() - began < request["seconds"]:
+        while calls == 0 or time.perf_counter() - began < request["seconds"]:
             call()
             calls += 1
         means.append((time.perf_counter() - began) / calls)

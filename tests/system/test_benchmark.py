@@ -57,7 +57,7 @@ def test_bad_input_is_named(arguments: list[str], message: str) -> None:
 @pytest.mark.parametrize(("suite", "rows"), [("train", 1), ("infer", 2), ("rollout", 3)])
 def test_each_suite_writes_positive_figures(suite: str, rows: int, tmp_path: Path) -> None:
     done = call(
-        f"suite={suite}", "experiment=tiny", "seconds=0.1", "repeats=2", "threads=1",
+        f"suite={suite}", "recipe=tiny", "seconds=0.1", "repeats=2", "threads=1",
         "cameras={topview: [32, 32]}", f"out={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
