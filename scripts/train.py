@@ -16,26 +16,27 @@ from omegaconf import DictConfig, OmegaConf
 
 def main(config: DictConfig) -> None:
     """Build what the configuration says and train it."""
-    from hydra.utils import instantiate
-
     from act_policy.errors import UserError
     from act_policy.training import run_folder
-    from act_policy.training.build import build_training, train
-    from act_policy.training.metrics_file import MetricsFile
-    from act_policy.training.trainer import is_first_process, quiet_lightning
 
     if config.resume is None and config.out is None:
         raise UserError("missing: give out=FOLDER for a new run, or resume=RUN")
     resumed = run_folder.find_run(str(config.resume)) if config.resume is not None else None
     checkpoint = resumed.checkpoint if resumed else None
     folder = resumed.folder if resumed else Path(str(config.out)).absolute()
+    if not resumed and run_folder.is_first_process():
+        run_folder.check_free(folder)
     config.out, config.resume = str(folder), None
     config.data.path = str(Path(str(config.data.path)).absolute())
     os.environ |= {"WANDB_DIR": str(folder), "WANDB_SILENT": "true"}
-    quiet_lightning()
-    if not resumed and is_first_process():
-        run_folder.check_free(folder)
 
+    from hydra.utils import instantiate  # from here on what takes seconds to load
+
+    from act_policy.training.build import build_training, train
+    from act_policy.training.metrics_file import MetricsFile
+    from act_policy.training.trainer import quiet_lightning
+
+    quiet_lightning()
     data = instantiate(
         config.data, chunk_length=config.model.chunk_length, seed=config.seed, _convert_="all"
     )
@@ -60,11 +61,11 @@ def main(config: DictConfig) -> None:
             *instantiate(config.logger, _convert_="all").values(),
         ],
     )
-    if is_first_process():
+    if run_folder.is_first_process():
         print(training.policy.act.describe())
         run_folder.write_start(folder, OmegaConf.to_yaml(config, resolve=True))
     train(training, data, trainer, checkpoint)
-    if is_first_process():
+    if run_folder.is_first_process():
         print(f"trained {trainer.global_step} steps in {training.minutes:.1f} minutes: {folder}")
 
 

@@ -1,6 +1,7 @@
 """A run on disk: config.yaml, versions.json, metrics.csv, checkpoints/{last,best}.ckpt."""
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -108,3 +109,8 @@ def versions() -> dict[str, object]:
     if commit.returncode == 0:
         found["commit"] = commit.stdout.strip()
     return found
+
+
+def is_first_process() -> bool:
+    """Whether this is the process that writes; the others of a group are started by Lightning."""
+    return int(os.environ.get("LOCAL_RANK", 0)) == 0 and int(os.environ.get("NODE_RANK", 0)) == 0

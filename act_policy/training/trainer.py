@@ -1,7 +1,6 @@
 """The Lightning trainer for this machine, without what nobody asked it to say."""
 
 import logging
-import os
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -97,8 +96,3 @@ def quiet_lightning() -> None:
     warnings.filterwarnings("ignore", category=PossibleUserWarning)
     # Lightning 2.6 calls what torch 2.9 and later renamed
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")
-
-
-def is_first_process() -> bool:
-    """Whether this is the process that writes; the others of a group are started by Lightning."""
-    return int(os.environ.get("LOCAL_RANK", 0)) == 0 and int(os.environ.get("NODE_RANK", 0)) == 0
