@@ -112,18 +112,15 @@ class AlohaHDF5Dataset:
         if images.chunks is None:
             start = images.id.get_offset()
             return None if start is None else start + size * np.arange(steps, dtype=np.int64)
-        if images.chunks != (1, *frame_shape):
-            return None
+        if images.chunks != (1, *frame_shape) or images.id.get_create_plist().get_nfilters():
+            return None  # a chunk is not a frame, or its bytes are compressed or checksummed
         offsets = np.full(steps, -1, np.int64)
 
         def visit(chunk: Any) -> None:
-            if chunk.size == size:  # a filter (compression, checksum) changes the size
-                offsets[chunk.chunk_offset[0]] = chunk.byte_offset
+            offsets[chunk.chunk_offset[0]] = chunk.byte_offset
 
         images.id.chunk_iter(visit)
-        if images.compression or images.scaleoffset or images.shuffle or (offsets < 0).any():
-            return None
-        return offsets
+        return None if (offsets < 0).any() else offsets  # a chunk never written has no place
 
     def decoding_options(self) -> dict[str, Any]:
         """What besides the files decides how a decoded frame looks."""

@@ -251,3 +251,17 @@ def test_an_undecodable_frame_is_named_and_never_a_grey_picture(tmp_path, damage
     dataset.frame(0, 1, "top")
     with pytest.raises(UndecodableFrameError, match=r"episode_0.hdf5: camera top, step 2"):
         dataset.frame(0, 2, "top")
+
+
+def test_a_jpeg_cut_anywhere_is_refused(tmp_path):
+    whole = jpeg_rows(smooth_frames(1))[0]
+    cuts = range(1, len(whole), 7)
+    rows = np.tile(whole, (len(cuts), 1))
+    for row, cut in zip(rows, cuts, strict=True):
+        row[cut:] = 0
+    rows = np.concatenate([whole[None], rows])
+    write_foreign_episode(tmp_path / "e.hdf5", len(rows), {"top": rows})
+    dataset = open_dataset(tmp_path)
+    for step in range(1, len(rows)):
+        with pytest.raises(UndecodableFrameError, match=f"step {step} cannot be decoded"):
+            dataset.frame(0, step, "top")
