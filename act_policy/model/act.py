@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import torch
-from einops import repeat
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -137,7 +136,7 @@ class ACT(nn.Module):
     ) -> tuple[Float[Tensor, "b t d"], Float[Tensor, "t d"]]:
         """Make the tokens and let them read each other; return them and their positions."""
         if z is None:
-            first = repeat(self.latent_token, "d -> b d", b=len(state))
+            first = self.latent_token.expand(state.shape[0], -1)
         else:
             first = self.latent_projection(z)
         vectors = [first, self.state_projection(state)]
@@ -168,14 +167,16 @@ class ACT(nn.Module):
                 if image.shape[-2:] != size:
                     raise ValueError(f"camera {name}: image {tuple(image.shape)}, expected {size}")
             encoded = self.image_encoder(torch.cat(batch) if len(batch) > 1 else batch[0])
-            tokens.update(zip(names, encoded.chunk(len(names)), strict=True))
+            # (cameras * b, t, d) -> cameras times (b, t, d)
+            apart = encoded.unflatten(0, (len(names), -1)).unbind()
+            tokens.update(zip(names, apart, strict=True))
         return [tokens[name] for name in self.config.camera_names]
 
     def decode(
         self, memory: Float[Tensor, "b t d"], positions: Float[Tensor, "t d"]
     ) -> Float[Tensor, "b k a"]:
         """Let the learned queries read the memory, and turn each into an action."""
-        queries = memory.new_zeros(len(memory), *self.query_positions.shape)
+        queries = memory.new_zeros(memory.shape[0], *self.query_positions.shape)
         for layer in self.decoder:
             queries = layer(queries, memory, self.query_positions[None], positions[None])
         actions: Tensor = self.action_head(self.decoder_norm(queries))
@@ -190,7 +191,7 @@ class ACT(nn.Module):
         if latent == "auto":
             latent = "sample" if self.training and actions is not None else "zero"
         if latent == "zero":
-            return state.new_zeros(len(state), self.config.latent_size), None, None
+            return state.new_zeros(state.shape[0], self.config.latent_size), None, None
         if actions is None:
             raise ValueError(f"latent={latent!r} needs the demonstrated actions")
         if is_pad is None:

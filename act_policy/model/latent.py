@@ -5,7 +5,6 @@ went, and the KL term keeps z close to a standard normal; at inference z = 0, th
 """
 
 import torch
-from einops import repeat
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -55,7 +54,7 @@ class LatentEncoder(nn.Module):
         """Return mean and log variance (log sigma^2); padded actions are never read."""
         tokens = torch.cat(
             [
-                repeat(self.cls, "d -> b 1 d", b=len(state)),
+                self.cls.expand(state.shape[0], 1, -1),
                 self.state_projection(state)[:, None],
                 self.action_projection(actions),
             ],

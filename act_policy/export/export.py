@@ -1,0 +1,83 @@
+"""Write a policy in the formats asked for, each proven equal to the original first."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from act_policy.control.onnx_policy import OnnxPolicy
+from act_policy.errors import UserError
+from act_policy.export.onnx import export_onnx
+from act_policy.export.parity import (
+    BATCH_SIZES,
+    TOLERANCE,
+    Parity,
+    latency_ms,
+    measure_parity,
+    random_observation,
+)
+from act_policy.model.policy import ACTPolicy
+
+FORMATS = ("bundle", "onnx")
+ONNX_FILE, PARITY_FILE = "policy.onnx", "parity.json"
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Raise UserError unless each format is known and at least one is asked for."""
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown or not formats:
+        raise UserError(f"format is {list(formats)}; expected some of {', '.join(FORMATS)}")
+
+
+def export_policy(policy: ACTPolicy, folder: Path, formats: Sequence[str]) -> dict[str, Any]:
+    """Write the formats and parity.json, and return what parity.json says.
+
+    Everything is made and verified in a hidden folder beside the files it will replace; only when
+    all formats agree with the policy is anything moved into place.
+
+    Raises:
+        UserError: a format is unknown, or the folder cannot be written.
+        ParityError: a format does not predict what the policy predicts.
+    """
+    check_formats(formats)
+    existed = folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".export-", dir=folder))
+    except OSError as error:
+        raise UserError(f"out: {folder} cannot be written: {error}") from None
+    try:
+        measured: dict[str, Parity] = {}
+        if "bundle" in formats:
+            policy.save(work)
+            measured["bundle"] = measure_parity(
+                policy, ACTPolicy.load(work).predict_chunk, "bundle"
+            )
+        if "onnx" in formats:
+            export_onnx(policy, work / ONNX_FILE)
+            measured["onnx"] = measure_parity(
+                policy, OnnxPolicy(work / ONNX_FILE).predict_chunk, "onnx"
+            )
+        one = random_observation(policy, 1, np.random.default_rng(0))
+        report = {
+            "tolerance_in_std": TOLERANCE,
+            "batch_sizes": list(BATCH_SIZES),
+            "action_names": list(policy.schema.action_names),
+            "eager_latency_ms": latency_ms(lambda: policy.predict_chunk(one)),
+            "formats": {name: parity._asdict() for name, parity in measured.items()},
+        }
+        (work / PARITY_FILE).write_text(json.dumps(report, indent=2) + "\n")
+        for path in sorted(work.iterdir(), key=lambda path: path.name == PARITY_FILE):
+            os.replace(path, folder / path.name)
+    except OSError as error:
+        raise UserError(f"out: {folder} cannot be written: {error}") from None
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        if not existed and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+    return report

@@ -1,0 +1,233 @@
+"""The export script: what it writes agrees, and what does not agree is not written.
+
+torch.export cannot trace through the import hook of the test session, so the script runs in a
+process of its own, as a user runs it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from act_policy.control.onnx_policy import OnnxPolicy
+from act_policy.errors import UserError
+from act_policy.export import export as export_module
+from act_policy.export.export import check_formats, export_policy
+from act_policy.export.parity import ParityError, measure_parity, random_observation
+from act_policy.model.act import ACTConfig
+from act_policy.model.policy import ACTPolicy
+from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def make_policy(environment_state: bool = True, **fields: object) -> ACTPolicy:
+    torch.manual_seed(0)
+    schema = Schema(
+        cameras=(Camera("top", 32, 48), Camera("left", 24, 24), Camera("right", 24, 24)),
+        state_names=("x", "y"),
+        state_units=("deg", "m"),
+        action_names=("dx", "dy", "gripper"),
+        action_units=("deg", "m", "1"),
+        rate=10.0,
+        environment_state_names=("cube",) if environment_state else (),
+    )
+
+    def field(*rows: tuple[float, float]) -> FieldStatistics:
+        mean, std = np.array(rows, dtype=np.float64).T
+        return FieldStatistics(mean, std, mean - 3 * std, mean + 3 * std)
+
+    statistics = Statistics(
+        state=field((30.0, 60.0), (0.5, 0.1)),
+        action=field((-90.0, 45.0), (0.2, 0.05), (0.3, 0.0)),
+        step_count=10,
+        environment_state=field((0.0, 1.0)) if environment_state else None,
+    )
+    settings = {
+        "chunk_length": 4,
+        "width": 16,
+        "heads": 2,
+        "feedforward_width": 24,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "latent_size": 4,
+        "latent_layers": 1,
+        "pre_norm": True,
+        "backbone_stages": 1,
+        "backbone_width": 0.25,
+        "backbone_norm": "group",
+        "camera_embedding": True,
+        **fields,
+    }
+    return ACTPolicy(ACTConfig.for_schema(schema, **settings), schema, statistics).eval()
+
+
+def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "scripts/export_policy.py", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.fixture(scope="module")
+def policy() -> ACTPolicy:
+    return make_policy()
+
+
+@pytest.fixture(scope="module")
+def exported(policy: ACTPolicy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export")
+    policy.save(folder / "bundle")
+    result = run_script(f"checkpoint={folder / 'bundle'}", f"out={folder / 'out'}")
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.splitlines()) < 10
+    return folder / "out"
+
+
+def test_files(exported: Path) -> None:
+    assert sorted(path.name for path in exported.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "parity.json",
+        "policy.onnx",
+        "schema.json",
+    ]
+    report = json.loads((exported / "parity.json").read_text())
+    for name in ("bundle", "onnx"):
+        assert report["formats"][name]["largest_error_in_std"] <= 1e-4
+        assert report["formats"][name]["latency_ms"] > 0
+    assert report["batch_sizes"] == [1, 3, 5]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 5, 8])
+def test_onnx_says_what_the_policy_says(exported: Path, policy: ACTPolicy, batch: int) -> None:
+    onnx = OnnxPolicy(exported / "policy.onnx", threads=1)
+    observation = random_observation(policy, batch, np.random.default_rng(batch))
+    expected = policy.predict_chunk(observation)
+    found = onnx.predict_chunk(observation)
+    assert found.shape == (batch, 4, 3)
+    scale = policy.statistics.scale(policy.statistics.action)
+    assert (np.abs(found - expected) / scale).max() <= 1e-4
+    # Not by accident: other observations give other actions.
+    other = random_observation(policy, batch, np.random.default_rng(100))
+    assert (np.abs(policy.predict_chunk(other) - expected) / scale).max() > 1e-2
+
+
+def test_onnx_names_types_and_metadata(exported: Path, policy: ACTPolicy) -> None:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(exported / "policy.onnx")
+    inputs = {node.name: (node.type, node.shape) for node in session.get_inputs()}
+    assert inputs == {
+        "observation.images.top": ("tensor(uint8)", ["b", 32, 48, 3]),
+        "observation.images.left": ("tensor(uint8)", ["b", 24, 24, 3]),
+        "observation.images.right": ("tensor(uint8)", ["b", 24, 24, 3]),
+        "observation.state": ("tensor(float)", ["b", 2]),
+        "observation.environment_state": ("tensor(float)", ["b", 1]),
+    }
+    (output,) = session.get_outputs()
+    assert (output.name, output.type, output.shape) == ("action", "tensor(float)", ["b", 4, 3])
+    onnx = OnnxPolicy(exported / "policy.onnx")
+    assert onnx.schema == policy.schema
+    assert onnx.chunk_length == 4
+    assert onnx.metadata["format_version"] == "1"
+
+
+def test_cameras_are_bound_by_name(exported: Path, policy: ACTPolicy) -> None:
+    """Two cameras of one size, exchanged: another chunk, and the same as the policy's."""
+    onnx = OnnxPolicy(exported / "policy.onnx")
+    observation = random_observation(policy, 1, np.random.default_rng(0))
+    images = dict(observation.images)
+    images["left"], images["right"] = images["right"], images["left"]
+    swapped = observation._replace(images=images)
+    expected, found = policy.predict_chunk(swapped), onnx.predict_chunk(swapped)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    assert np.abs(onnx.predict_chunk(observation) - found).max() > 1e-3
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    result = run_script(f"checkpoint={tmp_path / 'absent'}", f"out={tmp_path}")
+    assert result.returncode == 2, result.stderr
+    assert "absent does not exist" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not any(tmp_path.iterdir())
+    for formats in ([], ["bundle", "tflite"]):
+        with pytest.raises(UserError, match="bundle, onnx"):
+            check_formats(formats)
+
+
+class Shifted:
+    """A policy whose second action is a little off."""
+
+    def __init__(self, policy: ACTPolicy, stds: float) -> None:
+        self.policy = policy
+        self.offset = np.zeros(3, dtype=np.float32)
+        self.offset[1] = 0.05 * stds
+
+    def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
+        return self.policy.predict_chunk(observation) + self.offset
+
+
+def test_parity_is_per_dimension_in_standard_deviations(policy: ACTPolicy) -> None:
+    measured = measure_parity(policy, Shifted(policy, 5e-5).predict_chunk, "close")
+    assert 4e-5 < measured.largest_error_in_std < 7e-5
+    # 5e-4 of the small dimension is far below 1e-4 of the large one: it must still be seen
+    with pytest.raises(ParityError, match=r"dy differs by 5\.\d+e-04"):
+        measure_parity(policy, Shifted(policy, 5e-4).predict_chunk, "far")
+    with pytest.raises(ParityError, match="dy differs by nan"):
+        measure_parity(policy, Shifted(policy, np.nan).predict_chunk, "lost")
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_a_policy_that_differs_is_not_written(
+    existed: bool, policy: ACTPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    if existed:
+        out.mkdir()
+        (out / "parity.json").write_text("earlier")
+    monkeypatch.setattr(export_module, "export_onnx", lambda policy, path: path.touch())
+    monkeypatch.setattr(export_module, "OnnxPolicy", lambda path: Shifted(policy, 1.0))
+    with pytest.raises(ParityError):
+        export_policy(policy, out, ["bundle", "onnx"])
+    if existed:
+        assert [path.name for path in out.iterdir()] == ["parity.json"]
+        assert (out / "parity.json").read_text() == "earlier"
+    else:
+        assert not out.exists()
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(
+    policy: ACTPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(UserError, match="No space left"):
+        export_policy(policy, tmp_path / "out", ["bundle"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"backbone_norm": "frozen_batch", "pre_norm": False, "camera_embedding": False},
+        {"backbone_norm": "batch", "latent_size": 0, "latent_layers": 0, "activation": "gelu"},
+        {"backbone": "resnet50", "backbone_stages": 4},
+    ],
+)
+def test_every_kind_of_network_exports(fields: dict[str, object], tmp_path: Path) -> None:
+    make_policy(False, **fields).save(tmp_path / "bundle")
+    result = run_script(f"checkpoint={tmp_path / 'bundle'}", f"out={tmp_path}", "format=[onnx]")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "policy.onnx").is_file()
