@@ -136,9 +136,9 @@ def inference_rows(config: Any, settings: Any, network: str) -> list[Row]:
     """Time `predict_chunk` of the torch policy and of its ONNX file."""
     import numpy as np
     import torch
-    from act_policy.export.onnx import export_onnx
 
     from act_policy.control.onnx_policy import OnnxPolicy
+    from act_policy.export.onnx import export_onnx
     from act_policy.model.act import ACTConfig
     from act_policy.model.policy import ACTPolicy
     from act_policy.types import Observation
@@ -242,13 +242,15 @@ def own_renderer_rollouts(config: Any) -> float:
 
 def training_settings(config: Any) -> Any:
     """Compose what train.py would use for the recipe; no data and no pretrained weights."""
-    from entry import CONFIGS
-    from hydra import compose, initialize_config_dir
+    from entry import _compose
     from omegaconf import OmegaConf
 
-    choices = [f"experiment={config.recipe}", *config.settings, "data.path=none"]
-    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        settings = compose("train", choices)
+    choices = [f"experiment={config.recipe}", "data.path=none"]
+    if config.network is not None:
+        choices.append(f"model={config.network}")
+    if config.batch_size is not None:
+        choices.append(f"data.batch_size={config.batch_size}")
+    settings = _compose("train", choices)
     OmegaConf.set_struct(settings, False)
     settings.model.backbone_weights = None
     return settings

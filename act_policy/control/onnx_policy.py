@@ -60,6 +60,9 @@ class OnnxPolicy:
             )
         self.metadata: dict[str, str] = dict(metadata)
         self.schema = Schema.from_dict(json.loads(metadata["schema"]))
+        self.demonstration_seeds: tuple[int, ...] = tuple(
+            json.loads(metadata.get("demonstration_seeds", "[]"))
+        )
         self._inputs = [f"{IMAGE_PREFIX}{name}" for name in self.schema.camera_names]
         self._inputs.append(STATE_KEY)
         if self.schema.environment_state_names:

@@ -60,6 +60,7 @@ def write_policy(path: Path, metadata: dict[str, str], camera: str = "front") ->
 @pytest.fixture
 def policy(tmp_path: Path) -> OnnxPolicy:
     metadata = {"schema": json.dumps(SCHEMA.to_dict()), "chunk_length": "4"}
+    metadata["demonstration_seeds"] = "[3, 4]"
     return OnnxPolicy(write_policy(tmp_path / "policy.onnx", metadata), threads=1)
 
 
@@ -80,6 +81,7 @@ def test_a_single_observation_and_a_batch(policy: OnnxPolicy) -> None:
 def test_the_executor_runs_it(policy: OnnxPolicy) -> None:
     assert policy.chunk_length == 4
     assert policy.schema == SCHEMA
+    assert policy.demonstration_seeds == (3, 4)
     executor = ChunkExecutor(policy)
     observation = Observation({"front": np.zeros((2, 3, 3), np.uint8)}, np.zeros(2, np.float32))
     assert executor.select_action(observation).shape == (2,)
