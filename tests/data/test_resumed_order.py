@@ -61,7 +61,7 @@ def fit(folder, workers=0, resume=None, callbacks=(), fail_at=None, batch_size=5
         max_steps=STEPS,
         logger=False,
         callbacks=list(callbacks),
-        enable_checkpointing=bool(callbacks),
+        enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
         enable_progress_bar=False,
         enable_model_summary=False,
         num_sanity_val_steps=0,
