@@ -46,12 +46,13 @@ def main(config: Any) -> None:
     config.threads = config.threads or usable_cores()
     rows = suites[config.suite](config)
     for row in rows:
-        if (reference := row.pop("compare_with", None)) is not None:
-            row["ratio"] = row["value"] / next(r["value"] for r in rows if r["who"] == reference)
+        if (name := row.pop("compare_with", None)) is not None:
+            ratio = row["value"] / next(other["value"] for other in rows if other["who"] == name)
+            row["times_the_peers_speed"] = 1 / ratio if row["unit"] == "ms" else ratio
 
-    table = Table("who", "measured", "against the peer", title=f"suite={config.suite}")
+    table = Table("who", "measured", "times the peer's speed", title=f"suite={config.suite}")
     for row in rows:
-        ratio = f"{row['ratio']:.2f} x" if "ratio" in row else ""
+        ratio = f"{row['times_the_peers_speed']:.2f}" if "times_the_peers_speed" in row else ""
         table.add_row(row["who"], f"{row['value']:.4g} {row['unit']}", ratio)
     Console().print(table)
     path = Path(config.out) / f"{config.suite}.json"

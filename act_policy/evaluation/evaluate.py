@@ -97,7 +97,9 @@ def evaluate(
         UserError: the policy, the task, the seeds and the settings do not fit each other.
         WorkerError: a process failed, died or hung.
     """
-    workers = workers or usable_cores()
+    workers = usable_cores() if workers is None else workers
+    if workers < 1:
+        raise UserError(f"workers: found {workers}, expected 1 or more")
     judged = identity(checkpoint)
     policy = load(checkpoint)
     # Refuse what cannot be executed before any process starts.
@@ -134,6 +136,11 @@ def evaluate(
             workers,
             *execution,
             on_result=show,
+        )
+    if identity(checkpoint) != judged:
+        raise UserError(
+            f"checkpoint={checkpoint} was replaced while it was tried, as if it were still being "
+            "trained; evaluate when that is done, or copy the file first"
         )
     grouped = {
         name: results[i * settings.episodes : (i + 1) * settings.episodes]

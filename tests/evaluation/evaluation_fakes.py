@@ -105,6 +105,12 @@ def load(path: Path) -> SeeingPolicy:
     return FailingPolicy() if "failing" in path.name else SeeingPolicy()
 
 
+def replace_and_load(path: Path) -> SeeingPolicy:
+    """As if training wrote a better checkpoint at this moment."""
+    path.write_bytes(b"later weights")
+    return load(path)
+
+
 def build(
     schema: Schema,
     sizes: dict[str, tuple[int, int]] | None = None,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evaluation_fakes import build, load
+from evaluation_fakes import build, load, replace_and_load
 from rich.console import Console
 
 from act_policy import UserError
@@ -107,6 +107,8 @@ def test_settings_that_do_not_fit_are_refused_at_once(checkpoint: Path, tmp_path
         evaluate(checkpoint, tmp_path, Settings(execute_steps=9), load=load, build=build)
     with pytest.raises(UserError, match="episodes: found 0"):
         Settings(episodes=0)
+    with pytest.raises(UserError, match="workers: found 0"):
+        evaluate(checkpoint, tmp_path, Settings(), workers=0, load=load, build=build)
     with pytest.raises(UserError, match="seed: found -1"):
         Settings(seed=-1)
     wrong = Demonstrations([np.zeros((3, 2))])
@@ -121,6 +123,21 @@ def test_earlier_results_survive_a_failure(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot act"):
         evaluate(path, tmp_path, Settings(episodes=2), workers=1, load=load, build=build)
     assert (tmp_path / "evaluation.json").read_text() == "earlier"
+
+
+def test_a_checkpoint_that_training_replaces_meanwhile_is_not_reported(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="was replaced while it was tried"):
+        evaluate(
+            checkpoint,
+            tmp_path,
+            Settings(episodes=1),
+            workers=1,
+            load=replace_and_load,
+            build=build,
+        )
+    assert not (tmp_path / "evaluation.json").exists()
 
 
 def test_what_a_checkpoint_may_be(checkpoint: Path, tmp_path: Path) -> None:

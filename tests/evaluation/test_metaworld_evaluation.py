@@ -26,7 +26,6 @@ pytestmark = pytest.mark.slow
 def schema() -> Schema:
     import gymnasium
 
-
     environment = gymnasium.make(TASK, cameras={"topview": (32, 48)})
     found: Schema = environment.unwrapped.schema  # type: ignore[attr-defined]
     return found
