@@ -12,7 +12,8 @@ from jaxtyping import Float, Float32
 
 from act_policy.errors import UserError
 from act_policy.sim import TASKS, environment_id
-from act_policy.sim.rendering import LazyImages, Pose, SceneRenderer, choose_gl_backend
+from act_policy.sim.images import LazyImages
+from act_policy.sim.rendering import Pose, SceneRenderer, import_mujoco
 from act_policy.types import Camera, Schema
 
 DEFAULT_CAMERAS = {"corner2": (84, 84)}
@@ -44,7 +45,7 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
     ) -> None:
         if task not in TASKS:
             raise UserError(f"Meta-World has no task {task!r}; it has {', '.join(TASKS)}")
-        choose_gl_backend()  # must come before the first import of mujoco
+        self._mujoco = import_mujoco()  # before Meta-World imports it with any backend
         from metaworld.env_dict import ENV_CLS_MAP
 
         self.render_mode = render_mode
@@ -131,12 +132,6 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
     def close(self) -> None:
         """Free the drawing context."""
         self._renderer.close()
-
-    @property
-    def _mujoco(self) -> Any:
-        import mujoco
-
-        return mujoco
 
     def _agent_pos(self) -> Float32[np.ndarray, "4"]:
         assert self._full_observation is not None

@@ -59,7 +59,7 @@ def run_jobs(
     waiting = deque(range(len(jobs)))
     live: list[_Worker[JobT]] = []
     try:
-        with _one_thread_each():
+        with _one_thread_each(), _deaf_to_interrupts():
             live.extend(_Worker(make_handler) for _ in range(min(workers, len(jobs))))
         while len(results) < len(jobs):
             ready = wait([worker.connection for worker in live], timeout=0.5)
@@ -135,7 +135,6 @@ class _Worker(Generic[JobT]):
 
 def _work(connection: Connection, make_handler: Callable[[], Handler[Any, Any]]) -> None:
     """Body of a worker process: jobs in, results out, until the parent closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_end_with_parent, daemon=True).start()
     said_at = time.monotonic()
 
@@ -179,6 +178,19 @@ def _one_thread_each() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Children inherit it: Ctrl-C reaches them too, but is the parent's to handle."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _cause(exit_code: int | None) -> str:

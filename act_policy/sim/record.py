@@ -302,8 +302,14 @@ class _Folder:
 
     def _save(self) -> None:
         content = {"settings": self._settings.to_dict(), "failed_seeds": sorted(self._failed)}
-        with atomic_file(self.path / SETTINGS_FILE) as file:
-            file.write(json.dumps(content, indent=2).encode() + b"\n")
+        try:
+            with atomic_file(self.path / SETTINGS_FILE) as file:
+                file.write(json.dumps(content, indent=2).encode() + b"\n")
+        except OSError as error:
+            raise UserError(
+                f"{self.path / SETTINGS_FILE}: could not be written ({error.strerror}); episodes "
+                "recorded so far are whole. Free some space; the same command then goes on."
+            ) from error
 
 
 def _seed_of(path: Path) -> int:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,10 @@ def choose_gl_backend() -> str:
     """
     if named := os.environ.get("MUJOCO_GL", "").strip().lower():
         return named
-    candidates = ["egl", "osmesa"] + (["glfw"] if os.environ.get("DISPLAY") else [])
+    if sys.platform == "darwin":
+        candidates = ["cgl"]
+    else:
+        candidates = ["egl", "osmesa"] + (["glfw"] if os.environ.get("DISPLAY") else [])
     failures = {}
     for backend in candidates:
         failure = probe_gl_backend(backend)
@@ -70,6 +73,26 @@ def probe_gl_backend(backend: str, seconds: float = PROBE_SECONDS) -> str | None
         return None
     lines = run.stderr.strip().splitlines()
     return lines[-1] if lines else f"ended with code {run.returncode}"
+
+
+def import_mujoco() -> Any:
+    """Import mujoco with a GL backend that works; UserError says what is missing."""
+    backend = choose_gl_backend()
+    try:
+        return importlib.import_module("mujoco")
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"the simulator is not installed ({error}); pip install 'act-policy[sim]'"
+        ) from error
+    except Exception as error:  # an absent GL library shows up as AttributeError, among others
+        raise UserError(_does_not_work(backend, error)) from error
+
+
+def _does_not_work(backend: str, error: Exception) -> str:
+    return (
+        f"MUJOCO_GL={backend} does not work here ({error}); "
+        "unset MUJOCO_GL, then one that works is looked for"
+    )
 
 
 class Pose(NamedTuple):
@@ -108,8 +131,6 @@ class SceneRenderer:
     """
 
     def __init__(self, model: Any, cameras: Mapping[str, Size], quality: str) -> None:
-        import mujoco
-
         if quality not in ("fast", "exact"):
             raise UserError(f"quality={quality!r} is unknown; expected fast or exact")
         self.cameras = dict(cameras)
@@ -122,7 +143,7 @@ class SceneRenderer:
             if name not in known:
                 raise UserError(f"camera {name!r} is unknown; this task has {', '.join(known)}")
             self._camera_ids[name] = known.index(name)
-        self._mujoco = mujoco
+        self._mujoco = import_mujoco()
         self._gl: Any = None
         self._closed = False
 
@@ -168,7 +189,6 @@ class SceneRenderer:
 
     def _open(self) -> None:
         mujoco = self._mujoco
-        backend = choose_gl_backend()
         model = self._model
         model.vis.global_.offheight = max(height for height, _ in self.cameras.values())
         model.vis.global_.offwidth = max(width for _, width in self.cameras.values())
@@ -181,61 +201,23 @@ class SceneRenderer:
             model.vis.quality.offsamples = 0
             self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
             self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
-        self._gl = importlib.import_module(f"mujoco.{backend}").GLContext(
-            model.vis.global_.offwidth, model.vis.global_.offheight
-        )
+        self._gl, self._context = self._drawing_context()
         if not _open_renderers:  # registered after EGL's own exit handler, so it runs before that
             atexit.unregister(_close_renderers)
             atexit.register(_close_renderers)
         _open_renderers.add(self)
-        self._gl.make_current()
-        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
 
-
-class LazyImages(dict[str, np.ndarray]):
-    """Camera name -> picture of one moment, each drawn when it is first read, however late."""
-
-    def __init__(self, cameras: Mapping[str, Size], draw: Callable[[str], np.ndarray]) -> None:
-        super().__init__(dict.fromkeys(cameras))  # type: ignore[arg-type]
-        self._draw = draw
-
-    def __getitem__(self, camera: str) -> np.ndarray:
-        image = super().__getitem__(camera)
-        if image is None:
-            image = self._draw(camera)
-            self[camera] = image
-        return image
-
-    # dict's own versions of the following read the unfilled entries; dict(lazy) and {**lazy} too,
-    # unless __iter__ is overridden.
-    def __iter__(self) -> Iterator[str]:
-        return super().__iter__()
-
-    def get(self, camera: str, default: Any = None) -> Any:
-        """The picture, drawn now if need be; the default for a camera that is not there."""
-        return self[camera] if camera in self else default  # noqa: SIM401
-
-    def values(self) -> list[np.ndarray]:  # type: ignore[override]
-        """Every picture, in the cameras' order."""
-        return [self[camera] for camera in self]
-
-    def items(self) -> list[tuple[str, np.ndarray]]:  # type: ignore[override]
-        """Every camera with its picture."""
-        return [(camera, self[camera]) for camera in self]
-
-    def copy(self) -> dict[str, np.ndarray]:
-        """A plain dictionary with every picture."""
-        return dict(self.items())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, dict) and self.copy() == dict(other.items())
-
-    __hash__ = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LazyImages._drawn, (self.copy(),)
-
-    @classmethod
-    def _drawn(cls, images: dict[str, np.ndarray]) -> "LazyImages":
-        return cls(dict.fromkeys(images, (0, 0)), images.__getitem__)
+    def _drawing_context(self) -> tuple[Any, Any]:
+        size = self._model.vis.global_
+        backend = choose_gl_backend()
+        module = backend if backend in ("egl", "osmesa", "cgl") else "glfw"
+        try:
+            gl = importlib.import_module(f"mujoco.{module}").GLContext(
+                size.offwidth, size.offheight
+            )
+            gl.make_current()
+            font = self._mujoco.mjtFontScale.mjFONTSCALE_100.value
+            return gl, self._mujoco.MjrContext(self._model, font)
+        except Exception as error:  # each backend has its own kinds
+            raise UserError(_does_not_work(backend, error)) from error

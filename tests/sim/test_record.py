@@ -129,10 +129,12 @@ def test_failed_starts_are_skipped_and_numbers_have_no_gap(scripted_outcomes, tm
 
 
 @pytest.mark.parametrize("stop", range(1, 8))
-def test_an_interrupted_recording_goes_on_where_it_was(scripted_outcomes, tmp_path, stop):
+def test_an_interrupted_recording_goes_on_where_it_was(scripted_outcomes, tmp_path, stop, capsys):
     before = scripted_outcomes({1, 2, 6}, stop)
     with pytest.raises(KeyboardInterrupt):
         record_demonstrations(SETTINGS, 5, tmp_path, 2)
+    kept = len(set(before) - {1, 2, 6})
+    assert f"{kept} of 5 episodes are kept; the same command goes on" in capsys.readouterr().out
     after = scripted_outcomes({1, 2, 6})
     record_demonstrations(SETTINGS, 5, tmp_path, 2)
     assert seeds(tmp_path) == [0, 3, 4, 5, 7]
@@ -191,6 +193,23 @@ def test_an_expert_that_only_fails_is_given_up(scripted_outcomes, tmp_path):
     scripted_outcomes(set(range(1000)))
     with pytest.raises(UserError, match="the expert failed 21 of 21 starts; is max_steps"):
         record_demonstrations(SETTINGS, 2, tmp_path, 1)
+
+
+def test_a_full_disk_is_said_and_harms_no_episode(scripted_outcomes, tmp_path, monkeypatch):
+    scripted_outcomes(set())
+    record_demonstrations(SETTINGS, 2, tmp_path, 1)
+    before = digests(tmp_path)
+
+    def full(path):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(record, "atomic_file", full)
+        with pytest.raises(UserError, match=r"recording\.json: could not be written \(No space"):
+            record_demonstrations(SETTINGS, 3, tmp_path, 1)
+    assert digests(tmp_path) == before
+    record_demonstrations(SETTINGS, 3, tmp_path, 1)
+    assert seeds(tmp_path) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -258,3 +277,21 @@ def test_the_files_are_the_same_for_any_number_of_processes_and_after_a_kill(tmp
     assert "tail 3 there, 5 here" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert digests(killed) == digests(one)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.5, 3, 6, 12])
+def test_ctrl_c_at_any_moment_ends_quietly(tmp_path, seconds):
+    recording = subprocess.Popen(
+        command(tmp_path / "out", "episodes=40", "workers=2"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(seconds)
+    os.killpg(recording.pid, signal.SIGINT)  # a terminal sends it to the whole group
+    _, errors = recording.communicate(timeout=60)
+    assert recording.returncode in (130, -signal.SIGINT)
+    if recording.returncode == 130:
+        assert "Traceback" not in errors

@@ -1,6 +1,7 @@
 """Pictures: drawn only when read, of the right moment and size, upright; the GL backend."""
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
@@ -202,6 +203,31 @@ def test_a_probe_tells_what_is_wrong(no_backend_named):
     assert rendering.probe_gl_backend("egl", seconds=0.2) == "no answer within 0.2 s"
     no_backend_named.setattr(rendering, "PROBE", "import os; os.kill(os.getpid(), 11)")
     assert rendering.probe_gl_backend("egl") == "ended with code -11"
+
+
+@pytest.mark.parametrize("backend", ["bogus", "osmesa"])
+def test_a_named_backend_that_does_not_work_is_blamed(backend):
+    if backend == "osmesa" and rendering.probe_gl_backend(backend) is None:
+        pytest.skip("OSMesa is installed here")
+    code = (
+        "import gymnasium, act_policy.sim\n"
+        "from act_policy.errors import UserError\n"
+        "try:\n"
+        f"    env = gymnasium.make('{environment_id('button-press-topdown')}')\n"
+        "    env.reset(seed=0)[0]['pixels']['corner2']\n"
+        "except UserError as error:\n"
+        "    print(error)\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "MUJOCO_GL": backend, "PYOPENGL_PLATFORM": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert out.stdout.startswith(f"MUJOCO_GL={backend} does not work here (")
+    assert "unset MUJOCO_GL" in out.stdout
+    assert out.stderr == ""
 
 
 def test_leaving_without_closing_is_quiet():
