@@ -135,7 +135,7 @@ def decode_jpeg(row: np.ndarray, jpeg_order: str, where: str) -> np.ndarray:
     except Exception as error:  # a broken header makes Pillow raise almost anything
         raise UndecodableFrameError(
             f"{where} cannot be decoded ({error}). Repair or remove the episode, or "
-            "drop such frames with undecodable=skip."
+            "drop such frames with data.undecodable=skip."
         ) from None
     return np.ascontiguousarray(pixels[:, :, ::-1]) if jpeg_order == "bgr" else pixels
 

@@ -204,7 +204,8 @@ def _common_cameras(episodes: Sequence[Episode], names: Sequence[str]) -> list[C
         raise UserError(
             f"{episodes[0].path.parent}: expected cameras {', '.join(names)} in each of "
             f"{len(episodes)} episodes; {'; '.join(lacking[:10])}{more}. "
-            "Complete the episodes, or choose the cameras that all have with cameras=[...]."
+            "Complete the episodes, or choose the cameras that all have with cameras=[...] "
+            "(data.cameras= in training)."
         )
     first = episodes[0]
     for episode in episodes:

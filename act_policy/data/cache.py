@@ -163,7 +163,7 @@ class FrameStore:
             raise UserError(
                 f"{cache}: decoded frames could not be written ({error.strerror}); they need "
                 f"{len(steps) * blank.size / 1e9:.1f} GB. "
-                "Free some space or choose another folder with cache=FOLDER."
+                "Free some space or choose another folder with data.cache=FOLDER."
             ) from error
         for old in self._folder.glob(f"{camera.name}-????????????????.*"):
             if old.stem != cache.stem:

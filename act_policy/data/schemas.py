@@ -20,8 +20,8 @@ BASE_UNITS = ("m/s", "rad/s")
 """Mobile ALOHA's `/base_action`, which follows the arms in the action."""
 
 HOW_TO_DESCRIBE = (
-    "Describe it with schema=FILE.json (or a mapping) that holds state_names, state_units, "
-    "action_names, action_units and rate (steps per second)."
+    "Describe it with schema=FILE.json (data.schema= in training) that holds state_names, "
+    "state_units, action_names, action_units and rate (steps per second)."
 )
 
 SchemaSource = Schema | Mapping[str, Any] | str | Path
