@@ -1,7 +1,7 @@
 """Train a policy on a folder of demonstrations.
 
     python scripts/train.py experiment=NAME data.path=FOLDER out=RUN
-    python scripts/train.py resume=RUN
+    python scripts/train.py resume=RUN          (or a checkpoint in it, or resume=last out=RUN)
 
 RUN holds config.yaml, versions.json, metrics.csv and checkpoints/{last,best}.ckpt. Ctrl-C stops
 after the current step with a checkpoint; resume= goes on exactly there.
@@ -28,7 +28,7 @@ def main(config: DictConfig) -> None:
         run_folder.check_free(folder)
     config.out, config.resume = str(folder), None
     config.data.path = str(Path(str(config.data.path)).absolute())
-    os.environ |= {"WANDB_DIR": str(folder), "WANDB_SILENT": "true"}
+    os.environ.setdefault("WANDB_SILENT", "true")
 
     from hydra.utils import instantiate  # from here on what takes seconds to load
 
@@ -58,7 +58,7 @@ def main(config: DictConfig) -> None:
         callbacks=instantiate(config.callbacks, _convert_="all").values(),
         loggers=[
             MetricsFile(folder / run_folder.METRICS_FILE),
-            *instantiate(config.logger, _convert_="all").values(),
+            *(instantiate(logger, save_dir=str(folder)) for logger in config.logger.values()),
         ],
     )
     if run_folder.is_first_process():
@@ -73,8 +73,15 @@ def saved_config(config: DictConfig) -> Path | None:
     """A resumed run starts from its own configuration."""
     if config.resume is None:
         return None
+    from act_policy.errors import UserError
     from act_policy.training.run_folder import CONFIG_FILE, find_run
 
+    if str(config.resume) == "last":
+        if config.out is None:
+            raise UserError("resume=last: give out=RUN too, the run whose last checkpoint is meant")
+        config.resume = config.out
+    elif config.out is not None:
+        raise UserError("give out= for a new run or resume= for one that goes on, not both")
     return find_run(str(config.resume)).folder / CONFIG_FILE
 
 

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from act_policy.data.atomic import atomic_file
+
+SECONDS_BETWEEN_WRITES = 5.0  # besides those at each checkpoint and at the end
 
 
 class MetricsFile(Logger):
@@ -24,6 +28,7 @@ class MetricsFile(Logger):
         self.path = Path(path)
         self.rows: list[dict[str, str]] = []
         self._unsaved = False
+        self._saved_at = -math.inf
 
     @property
     def name(self) -> str:
@@ -51,6 +56,8 @@ class MetricsFile(Logger):
             self.rows.append({"step": str(step)})
         self.rows[-1].update({name: f"{value:.6g}" for name, value in metrics.items()})
         self._unsaved = True
+        if time.monotonic() - self._saved_at > SECONDS_BETWEEN_WRITES:
+            self.save()
 
     @rank_zero_only
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
@@ -69,6 +76,7 @@ class MetricsFile(Logger):
         with atomic_file(self.path) as file:
             file.write(text.getvalue().encode())
         self._unsaved = False
+        self._saved_at = time.monotonic()
 
     @rank_zero_only
     def finalize(self, status: str) -> None:

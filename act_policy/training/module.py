@@ -52,8 +52,9 @@ class PolicyTraining(lightning.LightningModule):
         super().__init__()
         if max_steps < 1:
             raise UserError(f"max_steps: must be at least 1, found {max_steps}")
-        if max_minutes is not None and not max_minutes > 0:
-            raise UserError(f"max_minutes: must be positive or null, found {max_minutes}")
+        for name, value in (("max_minutes", max_minutes), ("model.kl_weight", kl_weight)):
+            if value is not None and (not isinstance(value, int | float) or not value > 0):
+                raise UserError(f"{name}: expected a positive number or null, found {value!r}")
         if policy.config.latent_size and kl_weight is None:
             raise UserError("model.kl_weight: must be given with a CVAE (latent_size > 0), e.g. 10")
         if not policy.config.latent_size and kl_weight is not None:
@@ -211,9 +212,8 @@ class PolicyTraining(lightning.LightningModule):
     # -- Lightning -----------------------------------------------------------------------------
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """AdamW; fused where the weights are on a GPU."""
-        fused = self.device.type == "cuda"
-        return build_optimizer(self.policy, self.optimizer_config, fused=fused)
+        """AdamW over the policy's groups."""
+        return build_optimizer(self.policy, self.optimizer_config)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what ACTPolicy.load reads, and the clock."""

@@ -210,3 +210,5 @@ def test_nonsense_limits_are_refused(demonstrations: Path, tmp_path: Path) -> No
         run_training(demonstrations, tmp_path, max_steps=0)
     with pytest.raises(UserError, match=r"max_minutes.*found 0"):
         run_training(demonstrations, tmp_path, max_minutes=0.0)
+    with pytest.raises(UserError, match=r"kl_weight.*found -1"):
+        run_training(demonstrations, tmp_path, model={"kl_weight": -1.0})
