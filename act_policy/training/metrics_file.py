@@ -12,6 +12,7 @@ from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from act_policy.data.atomic import atomic_file
+from act_policy.errors import UserError
 
 SECONDS_BETWEEN_WRITES = 5.0  # besides those at each checkpoint and at the end
 
@@ -65,7 +66,7 @@ class MetricsFile(Logger):
 
     @rank_zero_only
     def save(self) -> None:
-        """Write what was added since."""
+        """Write what was added since; UserError where the disk takes no more."""
         if not self._unsaved:
             return
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
@@ -73,8 +74,11 @@ class MetricsFile(Logger):
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(self.rows)
-        with atomic_file(self.path) as file:
-            file.write(text.getvalue().encode())
+        try:
+            with atomic_file(self.path) as file:
+                file.write(text.getvalue().encode())
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written ({error})") from None
         self._unsaved = False
         self._saved_at = time.monotonic()
 

@@ -93,7 +93,7 @@ class PolicyTraining(lightning.LightningModule):
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Set what depends on the step's number: learning rate and random numbers."""
         step = self.global_step
-        torch.manual_seed((self.seed * 1_000_003 + step) * 1_009 + self.global_rank)
+        torch.manual_seed(((self.seed * 1_000_003 + step) * 1_009 + self.global_rank) % 2**63)
         progress = step / self.max_steps
         if self.max_minutes is not None:
             progress = max(progress, self.minutes / self.max_minutes)

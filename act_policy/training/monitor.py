@@ -4,7 +4,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, TextIO
+from typing import Any
 
 import lightning
 import torch
@@ -19,9 +19,9 @@ class Monitor(lightning.Callback):
     Without a terminal the bar becomes a line every `line_seconds`.
     """
 
-    def __init__(self, line_seconds: float = 20.0, stream: TextIO | None = None) -> None:
+    def __init__(self, line_seconds: float = 20.0) -> None:
         self.line_seconds = line_seconds
-        self.stream = stream or sys.stderr
+        self.stream = sys.stderr
         self._bar: tqdm[Any] | None = None
         self._shown: dict[str, str] = {}
         self._samples = 0
