@@ -1,4 +1,4 @@
-"""Videos of episodes, made by carrying out their recorded actions once more."""
+"""Videos and film strips of episodes, made by carrying out their recorded actions once more."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ from pathlib import Path
 import av
 import numpy as np
 from jaxtyping import UInt8
+from PIL import Image
 
 from act_policy.evaluation.rollouts import Environment, EpisodeResult
 from act_policy.sim.processes import Handler, run_jobs
@@ -46,6 +47,17 @@ def write_video(path: Path, frames: Iterable[UInt8[np.ndarray, "h w 3"]], rate: 
         unfinished.unlink(missing_ok=True)
 
 
+def write_film_strip(
+    path: Path, frames: Sequence[UInt8[np.ndarray, "h w 3"]], count: int = 6
+) -> None:
+    """Write evenly spaced frames side by side as a PNG, the first and the last among them."""
+    chosen = np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int)
+    strip = Image.fromarray(np.concatenate([frames[index] for index in chosen], axis=1))
+    unfinished = path.with_name(f".{path.name}.part")
+    strip.resize((strip.width // 2, strip.height // 2)).save(unfinished, format="png")
+    os.replace(unfinished, path)
+
+
 def write_episode_videos(
     make_environment: Callable[[Schema, Sizes], Environment],
     schema: Schema,
@@ -54,7 +66,9 @@ def write_episode_videos(
     workers: int,
     height: int = 320,
 ) -> list[Path]:
-    """Write `seed_<seed>_<success|failure>.mp4` for each episode and remove those of other seeds.
+    """Write `seed_<seed>_<success|failure>.mp4` and a film strip of the same name as .png.
+
+    Those of other seeds are removed from the folder.
 
     Args:
         make_environment: (schema, camera sizes) -> environment; picklable.
@@ -74,8 +88,8 @@ def write_episode_videos(
     }
     make_handler = partial(_recorder, make_environment, schema, sizes, folder)
     paths = run_jobs(make_handler, episodes, workers)
-    for old in folder.glob("seed_*_*.mp4"):
-        if old not in paths:
+    for old in folder.glob("seed_*_*.*"):
+        if old.with_suffix(".mp4") not in paths:
             old.unlink()
     return paths
 
@@ -92,8 +106,9 @@ def _recorder(
 
     def handle(episode: EpisodeResult, alive: Callable[[], None]) -> Path:
         path = folder / f"seed_{episode.seed}_{'success' if episode.success else 'failure'}.mp4"
-        frames = replay_frames(environment, episode, list(sizes), stride, alive)
+        frames = list(replay_frames(environment, episode, list(sizes), stride, alive))
         write_video(path, frames, schema.rate / stride)
+        write_film_strip(path.with_suffix(".png"), frames)
         return path
 
     return handle

@@ -6,6 +6,7 @@ import av
 import numpy as np
 import pytest
 from evaluation_fakes import SCHEMA, SeeingPolicy, build
+from PIL import Image
 
 from act_policy.control.executor import ChunkExecutor
 from act_policy.evaluation.rollouts import EpisodeResult, run_episode
@@ -58,13 +59,19 @@ def test_an_episode_is_filmed_from_start_to_last_picture(tmp_path: Path) -> None
     (tmp_path / "seed_3_success.mp4").write_bytes(b"of an earlier evaluation")
     paths = write_episode_videos(build, SCHEMA, episodes, tmp_path, workers=2, height=64)
     assert [path.name for path in paths] == ["seed_10_success.mp4", "seed_13_failure.mp4"]
-    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    strips = [path.with_suffix(".png") for path in paths]
+    assert sorted(tmp_path.iterdir()) == sorted(paths + strips)
     for episode, path in zip(episodes, paths, strict=True):
         stream, frames = decode(path)
         assert len(frames) == (episode.steps + 1) // 2 + 1  # 60 steps a second, 30 pictures
         assert float(stream.average_rate) == 30
         assert frames[0].shape == (64, 96 + 64, 3)  # both cameras side by side
         assert frames[0][10, 10, 0] > 200
+        with Image.open(path.with_suffix(".png")) as strip:
+            assert strip.size == (6 * frames[0].shape[1] // 2, frames[0].shape[0] // 2)
+            left, right = np.asarray(strip)[:, :16], np.asarray(strip)[:, -16:]
+        assert np.abs(left.astype(int) - frames[0][::2, :32:2]).mean() < 12
+        assert np.abs(right.astype(int) - frames[-1][::2, -32::2]).mean() < 12
 
 
 def test_a_replay_that_ends_otherwise_is_an_error(tmp_path: Path) -> None:
