@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from act_policy.control.executor import ChunkExecutor, ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.model.checkpoint import to_checkpoint
 from act_policy.model.policy import ACTPolicy
@@ -52,6 +53,18 @@ def test_predict_chunk_is_deterministic_and_keeps_the_mode(
     assert policy.training
     assert policy.act.encoder.training
     assert not policy.eval().training
+
+
+def test_the_control_loop_runs_it(
+    make_policy: Callable[..., ACTPolicy], observation: Observation[np.ndarray]
+) -> None:
+    policy = make_policy()
+    assert isinstance(policy, ChunkPolicy)
+    executor = ChunkExecutor(policy, execute_steps=2)
+    first, second = (one(observation, index) for index in (0, 1))
+    actions = [executor.select_action(seen) for seen in (first, second, second)]
+    expected = [policy.predict_chunk(first)[:2], policy.predict_chunk(second)[:1]]
+    np.testing.assert_array_equal(actions, np.concatenate(expected))
 
 
 def test_output_is_in_physical_units(
