@@ -197,6 +197,7 @@ class _Folder:
         self._settings = settings
         self._written: dict[int, Path] = {}  # seed -> where its episode is
         self._failed: set[int] = set()
+        self._holds_others = True  # until `open` finds that all there is is ours
         self._given: set[int] = set()  # seeds handed out and not yet back
 
     @property
@@ -223,7 +224,9 @@ class _Folder:
             try:
                 yield
             finally:
-                # nothing left to continue from: leave no trace in the folder
+                # what there is nothing to continue from leaves no trace
+                if not self._written and not self._failed and not self._holds_others:
+                    (self.path / SETTINGS_FILE).unlink(missing_ok=True)
                 if not any(file.name != "lock" for file in self.staging.iterdir()):
                     (self.staging / "lock").unlink()
                     self.staging.rmdir()
@@ -232,6 +235,7 @@ class _Folder:
         """Find out what is there already; refuse what does not belong to these settings."""
         settings_file = self.path / SETTINGS_FILE
         placed = sorted(self.path.glob("episode_*.hdf5"))
+        staged = sorted(self.staging.glob("[0-9]*.hdf5"))
         if settings_file.exists():
             try:
                 saved = json.loads(settings_file.read_text())
@@ -239,7 +243,8 @@ class _Folder:
             except (ValueError, KeyError, TypeError):
                 raise UserError(f"{settings_file}: not readable; remove the folder") from None
             wanted = self._settings.to_dict()
-            if differing := [key for key in wanted if found.get(key) != wanted[key]]:
+            differing = [key for key in wanted if found.get(key) != wanted[key]]
+            if differing and (placed or staged or self._failed):
                 raise UserError(
                     f"{self.path} holds episodes of other settings: "
                     + "; ".join(
@@ -255,13 +260,14 @@ class _Folder:
         remove_partial_files(self.staging)
         for path in placed:
             self._written[_seed_of(path)] = path
-        for path in self.staging.glob("[0-9]*.hdf5"):
+        for path in staged:
             self._written[int(path.stem)] = path
         if len(self._written) > episodes:
             raise UserError(
                 f"{self.path} holds {len(self._written)} episodes, more than episodes={episodes}; "
                 "choose another folder"
             )
+        self._holds_others = False
         self._save()
         self._place()
 

@@ -174,6 +174,24 @@ def test_a_folder_of_other_settings_is_refused_and_untouched(scripted_outcomes, 
         record_demonstrations(SETTINGS, 2, tmp_path, 1)
 
 
+def test_a_recording_that_never_began_leaves_the_folder_free(
+    scripted_outcomes, tmp_path, monkeypatch
+):
+    def refuse(*arguments):
+        raise UserError("camera nose is unknown")
+
+    monkeypatch.setattr(record, "run_jobs", refuse)
+    wrong = RecordingSettings(SETTINGS.environment, {"nose": (12, 16)})
+    with pytest.raises(UserError, match="nose"):
+        record_demonstrations(wrong, 1, tmp_path, 1)
+    assert list(tmp_path.iterdir()) == []
+    wrong_file = {"settings": wrong.to_dict(), "failed_seeds": []}
+    (tmp_path / "recording.json").write_text(json.dumps(wrong_file))  # of a killed recording
+    scripted_outcomes(set())
+    record_demonstrations(SETTINGS, 1, tmp_path, 1)
+    assert seeds(tmp_path) == [0]
+
+
 def test_a_broken_episode_in_the_folder_is_named(scripted_outcomes, tmp_path):
     scripted_outcomes(set())
     record_demonstrations(SETTINGS, 2, tmp_path, 1)
