@@ -38,6 +38,12 @@ def test_the_fixture_has_several_epochs_and_a_partial_batch(straight: Run) -> No
     assert sorted(chain(*first)) == sorted(chain(*second))  # every frame once an epoch
 
 
+def test_the_learning_rate_follows_the_schedule_from_step_to_step(straight: Run) -> None:
+    config = straight.training.optimizer_config
+    expected = [config.learning_rate * config.factor(i, i / 10) for i in range(10)]
+    assert straight.recorder.rates == expected
+
+
 def test_the_same_seed_gives_the_same_run(
     straight: Run, demonstrations: Path, tmp_path: Path
 ) -> None:
