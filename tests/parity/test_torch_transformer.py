@@ -5,7 +5,13 @@ import torch
 from torch import Tensor, nn
 
 from act_policy.model.attention import MultiHeadAttention
-from act_policy.model.block import Activation, DecoderBlock, FeedForward, TransformerBlock
+from act_policy.model.block import (
+    Activation,
+    DecoderBlock,
+    FeedForward,
+    TransformerBlock,
+    TransformerEncoder,
+)
 
 WIDTH, HEADS, HIDDEN = 16, 4, 40
 # Entries of torch's masks are true where ours are false.
@@ -136,3 +142,25 @@ def test_decoder_layer(activation: Activation, pre_norm: bool) -> None:
         [queries, memory, ours.ffn.contract.weight, ours.norm2.weight, ours.norm3.bias],
         [queries, memory, theirs.linear2.weight, theirs.norm2.weight, theirs.norm3.bias],
     )
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_encoder_stack(pre_norm: bool) -> None:
+    """In pre-norm a last norm follows the blocks; in post-norm nothing does."""
+    torch.manual_seed(5)
+    layer = nn.TransformerEncoderLayer(
+        WIDTH, HEADS, HIDDEN, 0.0, batch_first=True, norm_first=pre_norm
+    )
+    last = nn.LayerNorm(WIDTH) if pre_norm else None
+    theirs = nn.TransformerEncoder(layer, 2, norm=last, enable_nested_tensor=False)
+    ours = TransformerEncoder(2, WIDTH, HEADS, HIDDEN, "relu", pre_norm=pre_norm)
+    for their_layer, our_layer in zip(theirs.layers, ours.layers, strict=True):
+        assert isinstance(their_layer, nn.TransformerEncoderLayer)
+        assert isinstance(our_layer, TransformerBlock)
+        copy_attention(their_layer.self_attn, our_layer.attention)
+        copy_feed_forward(their_layer, our_layer.ffn)
+        copy_norms(their_layer, our_layer, ("norm1", "norm2"))
+    if pre_norm:
+        copy_norms(theirs, ours, ("norm",))
+    x = torch.randn(2, 3, WIDTH)
+    torch.testing.assert_close(ours(x), theirs(x), atol=1e-5, rtol=1e-5)
