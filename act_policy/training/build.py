@@ -72,11 +72,17 @@ def build_training(
     model also holds kl_weight.
     """
     if checkpoint is not None:
-        done = int(torch.load(checkpoint, weights_only=True, mmap=True)["global_step"])
+        saved = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+        done, minutes = int(saved["global_step"]), float(saved["training"]["minutes"])
         if done >= max_steps:
             raise UserError(
                 f"{checkpoint} is at step {done} of {max_steps}: the run is finished; give a "
                 "larger max_steps= to train on"
+            )
+        if max_minutes is not None and minutes >= max_minutes:
+            raise UserError(
+                f"{checkpoint} has had {minutes:.1f} of {max_minutes} minutes: the run is finished; "
+                "give a larger max_minutes= to train on"
             )
     fields = {name: value for name, value in model.items() if name != "kl_weight"}
     return PolicyTraining(
