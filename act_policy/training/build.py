@@ -81,8 +81,8 @@ def build_training(
             )
         if max_minutes is not None and minutes >= max_minutes:
             raise UserError(
-                f"{checkpoint} has had {minutes:.1f} of {max_minutes} minutes: the run is finished; "
-                "give a larger max_minutes= to train on"
+                f"{checkpoint} has had {minutes:.1f} of {max_minutes} minutes: the run is "
+                "finished; give a larger max_minutes= to train on"
             )
     fields = {name: value for name, value in model.items() if name != "kl_weight"}
     return PolicyTraining(

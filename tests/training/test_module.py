@@ -223,9 +223,9 @@ def test_minutes_end_the_run_and_the_cosine(demonstrations: Path, tmp_path: Path
     saved = torch.load(run.checkpoints / "last.ckpt", weights_only=True)
     assert saved["global_step"] == run.trainer.global_step
     assert saved["training"]["minutes"] == run.training.minutes
+    again: dict[str, Any] = {"max_steps": 10_000, "max_minutes": 1.0 / 60}
     with pytest.raises(UserError, match=r"finished.*max_minutes"):
-        checkpoint = run.checkpoints / "last.ckpt"
-        run_training(demonstrations, tmp_path, max_minutes=1.0 / 60, checkpoint=checkpoint)
+        run_training(demonstrations, tmp_path, checkpoint=run.checkpoints / "last.ckpt", **again)
 
 
 def test_nonsense_limits_are_refused(demonstrations: Path, tmp_path: Path) -> None:
