@@ -17,12 +17,16 @@ setup: .venv/.installed  ## Make the environment in .venv with everything in it
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[train,sim,robot,dev]'
 	touch $@
 
-demo: setup  ## Record demonstrations, train, evaluate on unseen starts, export, check the export
-	$(BIN)/python scripts/record_demos.py task=metaworld/button-press-topdown episodes=50 out=$(DEMOS)
-	$(BIN)/python scripts/train.py experiment=metaworld_button_press data.path=$(DEMOS) out=$(RUN) \
-		$$(test -e $(RUN)/checkpoints/last.ckpt && echo resume=$(RUN))
+demo: $(RUN)/.trained  ## Record demonstrations, train, evaluate on unseen starts, export, check the export
 	$(BIN)/python scripts/evaluate.py checkpoint=$(RUN) episodes=100 seed=1000 out=$(RUN)
 	$(BIN)/python scripts/export_policy.py checkpoint=$(RUN) format=[bundle,onnx] out=$(RUN)/export
+
+# An interrupted recording or training goes on where it stopped.
+$(RUN)/.trained: .venv/.installed
+	$(BIN)/python scripts/record_demos.py task=metaworld/button-press-topdown episodes=50 out=$(DEMOS)
+	$(BIN)/python scripts/train.py $$(test -e $(RUN)/checkpoints/last.ckpt && echo resume=$(RUN) \
+		|| echo experiment=metaworld_button_press data.path=$(DEMOS) out=$(RUN))
+	touch $@
 
 lint: setup  ## ruff, mypy, import directions
 	$(BIN)/ruff check .

@@ -118,10 +118,10 @@ def _compose(config_name: str, overrides: list[str]) -> DictConfig:
         except (HydraException, OmegaConfBaseException) as error:
             text = str(error).strip()
             wanted = re.search(r"Could not find '([\w/.-]+)'", text)
-            options = re.findall(r"^\t(\S+)", text, re.MULTILINE)
-            if wanted is None or not options:
+            if wanted is None or not (CONFIGS / wanted[1].partition("/")[0]).is_dir():
                 raise UserError(text.split("\nTo append")[0]) from None
-            group, _, name = wanted[1].rpartition("/")
+            group, _, name = wanted[1].partition("/")
+            options = _options(group)
             near = _nearest(name, options)
             raise UserError(
                 f"there is no {group}={name}{near}; there are {', '.join(options)}"
@@ -137,6 +137,10 @@ def _with_values(
         key = override.key_or_group
         if override.is_add() or key.startswith("hydra.") or key in known:
             continue
+        parent = key.rpartition(".")[0]
+        if siblings := [k for k in known if parent and k.rpartition(".")[0] == parent]:
+            names = ", ".join(sibling.rpartition(".")[2] for sibling in siblings)
+            raise UserError(f"unknown setting {key}{_nearest(key, siblings)}; {parent} has {names}")
         groups = [path.name for path in CONFIGS.iterdir() if path.is_dir()]
         raise UserError(f"unknown setting {key}{_nearest(key, known + groups)}; see --help")
     config = _compose(config_name, choices + [o.input_line or "" for o in values])

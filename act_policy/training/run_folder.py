@@ -62,7 +62,16 @@ def find_run(resume: str | Path) -> Resumed:
 
 
 def check_free(folder: Path) -> None:
-    """Raise UserError if something is there already: what was trained is never written over."""
+    """Raise UserError if something is there already: what was trained is never written over.
+
+    What a run left that ended before its first checkpoint is removed: nothing was trained.
+    """
+    if folder.is_dir() and (folder / CONFIG_FILE).is_file():
+        beginnings = {CONFIG_FILE, VERSIONS_FILE, METRICS_FILE}
+        if {path.name for path in folder.rglob("*")} <= {*beginnings, "checkpoints"}:
+            for name in beginnings:
+                (folder / name).unlink(missing_ok=True)
+            return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(
             f"out={folder}: exists and is not empty; go on with it by resume={folder}, "

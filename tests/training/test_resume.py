@@ -158,6 +158,18 @@ def test_resume_takes_a_run_a_checkpoint_or_its_folder(straight: Run, tmp_path: 
     check_free(tmp_path)
 
 
+def test_a_run_that_ended_before_its_first_checkpoint_may_start_again(tmp_path: Path) -> None:
+    write_start(tmp_path, "seed: 3\n")
+    (tmp_path / "checkpoints").mkdir()
+    check_free(tmp_path)
+    assert not list(tmp_path.glob("*.*"))
+    write_start(tmp_path, "seed: 3\n")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="not empty"):
+        check_free(tmp_path)
+    assert (tmp_path / "config.yaml").read_text() == "seed: 3\n"
+
+
 def test_resume_from_best_goes_on_there(
     straight: Run, demonstrations: Path, tmp_path: Path
 ) -> None:
