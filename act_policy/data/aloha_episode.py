@@ -24,7 +24,7 @@ import h5py
 import numpy as np
 from PIL import Image
 
-from act_policy.data.atomic import atomic_file
+from act_policy.atomic import atomic_file
 from act_policy.data.dataset import UndecodableFrameError
 from act_policy.errors import UserError
 from act_policy.types import Camera, Schema

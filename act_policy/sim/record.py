@@ -15,8 +15,8 @@ import h5py
 import numpy as np
 from tqdm import tqdm
 
+from act_policy.atomic import atomic_file, remove_partial_files
 from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.atomic import atomic_file, remove_partial_files
 from act_policy.errors import UserError
 from act_policy.sim.experts import scripted_expert
 from act_policy.sim.processes import run_jobs, usable_cores
