@@ -2,8 +2,8 @@
 PYTHON ?= $(firstword $(foreach python,python3.11 python3.12 python3.13 python3,\
             $(shell $(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 BIN    := .venv/bin
-DEMOS  ?= data/button-press-topdown
-RUN    ?= runs/button-press-topdown
+DEMOS  ?= data/dial-turn
+RUN    ?= runs/dial-turn
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint bench clean
@@ -25,9 +25,9 @@ demo: $(RUN)/.trained  ## Record demonstrations, train, evaluate on unseen start
 
 # An interrupted recording or training goes on where it stopped.
 $(RUN)/.trained: | .venv/.installed
-	$(BIN)/python scripts/record_demos.py task=metaworld/button-press-topdown episodes=50 out=$(DEMOS)
+	$(BIN)/python scripts/record_demos.py task=metaworld/dial-turn episodes=200 out=$(DEMOS)
 	$(BIN)/python scripts/train.py $$(test -e $(RUN)/checkpoints/last.ckpt && echo resume=$(RUN) \
-		|| echo experiment=metaworld_button_press data.path=$(DEMOS) out=$(RUN))
+		|| echo experiment=metaworld_dial_turn data.path=$(DEMOS) out=$(RUN))
 	touch $@
 
 lint: setup  ## ruff, mypy, import directions
