@@ -31,8 +31,9 @@ def main(config: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from act_policy.evaluation.report import versions, write_json
+    from act_policy.evaluation.report import write_json
     from act_policy.sim.processes import usable_cores
+    from act_policy.versions import versions
 
     suites: dict[str, Callable[[Any], list[Row]]] = {
         "train": measure_training,

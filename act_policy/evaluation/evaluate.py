@@ -13,7 +13,7 @@ from act_policy.control.executor import ChunkExecutor, ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.baselines import draw_demonstration
 from act_policy.evaluation.policies import identity, load_policy
-from act_policy.evaluation.report import summarise, versions, write_json
+from act_policy.evaluation.report import summarise, write_json
 from act_policy.evaluation.rollouts import (
     Environment,
     EpisodeResult,
@@ -23,6 +23,7 @@ from act_policy.evaluation.rollouts import (
 )
 from act_policy.evaluation.video import write_episode_videos
 from act_policy.sim.processes import usable_cores
+from act_policy.versions import versions
 
 BLACK_IMAGE, REPLAYED = "black_image", "replayed_demonstration"
 

@@ -2,18 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from rich.table import Table
 
-from act_policy.data.atomic import atomic_file
+from act_policy.atomic import atomic_file
 from act_policy.evaluation.rollouts import EpisodeResult
 from act_policy.evaluation.statistics import wilson_interval
-
-PACKAGES = ("act-policy", "gymnasium", "metaworld", "mujoco", "numpy", "onnxruntime", "torch")
 
 
 def summarise(results: Sequence[EpisodeResult]) -> dict[str, Any]:
@@ -27,17 +24,6 @@ def summarise(results: Sequence[EpisodeResult]) -> dict[str, Any]:
             for result in results
         ],
     }
-
-
-def versions() -> dict[str, str]:
-    """Versions of what a result depends on."""
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:

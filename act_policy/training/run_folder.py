@@ -2,28 +2,14 @@
 
 import json
 import os
-import platform
-import subprocess
-import sys
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
-from act_policy.data.atomic import atomic_file
+from act_policy.atomic import atomic_file
 from act_policy.errors import UserError
+from act_policy.versions import versions
 
 CONFIG_FILE, VERSIONS_FILE, METRICS_FILE = "config.yaml", "versions.json", "metrics.csv"
-PACKAGES = (
-    "act_policy",
-    "torch",
-    "torchvision",
-    "lightning",
-    "numpy",
-    "h5py",
-    "metaworld",
-    "mujoco",
-)
 
 
 class Resumed(NamedTuple):
@@ -94,30 +80,6 @@ def write_start(folder: Path, config: str) -> None:
             file.write((json.dumps([*starts, versions()], indent=2) + "\n").encode())
     except OSError as error:
         raise UserError(f"out={folder}: cannot be written ({error})") from None
-
-
-def versions() -> dict[str, object]:
-    """What this run was made with: packages, Python, machine, commit, command."""
-    found: dict[str, object] = {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    commit = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if commit.returncode == 0:
-        found["commit"] = commit.stdout.strip()
-    return found
 
 
 def is_first_process() -> bool:

@@ -57,6 +57,9 @@ def test_report_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
     assert written["checkpoint"]["sha256"] == hashlib.sha256(b"weights").hexdigest()
     assert written["settings"]["execute_steps"] is None
     assert written["versions"]["numpy"] == np.__version__
+    assert {"act_policy", "command", "python"} <= written["versions"].keys()
+    in_a_checkout = (Path(__file__).parents[2] / ".git").exists()
+    assert ("commit" in written["versions"]) == in_a_checkout
     assert sorted(path.name for path in (out / "videos").iterdir()) == [
         "seed_10_success.mp4",
         "seed_11_success.mp4",
