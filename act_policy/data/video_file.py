@@ -103,7 +103,11 @@ class VideoFile:
         if not self._broken[number] and not self._keys[group] - 1 <= self._at < number:
             self._frames = self._decode(int(self._keys[group]))
         while not self._broken[number]:
-            self._at, frame = next(self._frames, (-2, None))
+            try:
+                self._at, frame = next(self._frames, (-2, None))
+            except av.error.FFmpegError as error:
+                self._at = -2
+                raise BrokenFrameError(f"the file cannot be read: {error}") from None
             if frame is None or self._at > number:
                 self._mark_broken(int(self._decoding_order[number]))
             elif self._at == number and not self._broken[number]:

@@ -8,9 +8,11 @@ import json
 import os
 import pickle
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import numpy as np
@@ -37,7 +39,7 @@ from act_policy.data.cache import FrameStore
 from act_policy.data.datamodule import DemonstrationDataModule
 from act_policy.data.dataset import UndecodableFrameError, open_dataset
 from act_policy.data.statistics import check_finite, compute_statistics
-from act_policy.data.video_file import VideoFile
+from act_policy.data.video_file import BrokenFrameError, VideoFile
 from act_policy.errors import UserError
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -199,6 +201,20 @@ def test_a_container_whose_index_misleads_is_read_from_the_start(tmp_path):
     video._dts = [video._dts[-1]] * 40
     assert [number_of(video.frame(n)) for n in (25, 3, 4, 39)] == [25, 3, 4, 39]
     video.close()
+
+
+def test_a_file_that_cannot_be_read_any_more_breaks_its_frames(tmp_path):
+    encode(tmp_path / "a.mp4", range(3))
+    video = VideoFile(tmp_path / "a.mp4")
+    video.close()
+
+    class Unreadable:
+        def seek(self, *_, **__):
+            raise av.error.InvalidDataError(5, "Input/output error")
+
+    video._container = Unreadable()
+    with pytest.raises(BrokenFrameError, match="Input/output error"):
+        video.frame(0)
 
 
 @VERSIONS
@@ -585,6 +601,14 @@ def test_the_report_shows_a_lerobot_folder(tmp_path):
     result = call("inspect_dataset.py", f"path={folder}")
     assert (result.returncode, "Traceback" in result.stderr) == (2, False)
     assert "no such video file" in result.stderr
+
+
+def test_an_evaluation_replays_its_actions(tmp_path):
+    folder = write_lerobot(tmp_path, lengths=(4, 6), kind="image")
+    evaluate = runpy.run_path(str(SCRIPTS / "evaluate.py"))
+    replayed = evaluate["find_demonstrations"](SimpleNamespace(demonstrations=str(folder)), None)
+    assert [len(actions) for actions in replayed.actions] == [4, 6]
+    np.testing.assert_array_equal(replayed.actions[1], arrays(6, 1)[1])
 
 
 def test_training_runs_on_a_lerobot_folder(tmp_path):
