@@ -26,7 +26,7 @@ demo: $(RUN)/.trained  ## Record demonstrations, train, evaluate on unseen start
 # An interrupted recording or training goes on where it stopped.
 $(RUN)/.trained: | .venv/.installed
 	$(BIN)/python scripts/record_demos.py task=metaworld/dial-turn episodes=200 out=$(DEMOS)
-	$(BIN)/python scripts/train.py $$(test -e $(RUN)/checkpoints/last.ckpt && echo resume=$(RUN) \
+	$(BIN)/python scripts/train.py $$(test -e $(RUN)/checkpoints/best.ckpt && echo resume=$(RUN) \
 		|| echo experiment=metaworld_dial_turn data.path=$(DEMOS) out=$(RUN))
 	touch $@
 
