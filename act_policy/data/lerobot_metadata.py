@@ -143,7 +143,7 @@ class _Info:
         """A path of the dataset by its template."""
         template = self.get(field)
         try:
-            return self.path.parent.parent / template.format(**places)
+            return self.path.parent.parent / str(template).format(**places)
         except (KeyError, IndexError, ValueError) as error:
             raise UserError(
                 f"{self.path}: {field} {template!r} cannot be filled in with "

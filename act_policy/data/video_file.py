@@ -72,6 +72,11 @@ class VideoFile:
         except av.error.FFmpegError:
             self.whole = False
         self.whole = self.whole and found >= self._stream.frames
+        if not self.whole and packets:
+            # What is lost may be shown before frames that are here: keep those that surely follow
+            # on each other. A frame is never shown before the time at which it is decoded.
+            cut = packets[-1][1]
+            packets = [packet for packet in packets if packet[0] <= cut]
         shown = [pts for pts, _, _ in packets]
         if len(set(shown)) < len(shown):
             raise UserError(f"{path}: two frames have the same time; encode the video anew")
