@@ -9,7 +9,8 @@ class UserError(Exception):
     """
 
 
-def check_whole_number(name: str, value: object, smallest: int) -> None:
-    """Raise UserError unless `value` is a whole number, `smallest` or more."""
+def check_whole_number(name: str, value: object, smallest: int) -> int:
+    """Return `value`; UserError unless it is a whole number, `smallest` or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
         raise UserError(f"{name}={value}: expected a whole number, {smallest} or more")
+    return value

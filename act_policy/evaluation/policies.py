@@ -1,13 +1,11 @@
 """Which file a policy is, and how it is loaded: run folder, checkpoint, bundle or ONNX."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from act_policy.control.executor import ChunkPolicy
 from act_policy.errors import UserError
-
-ONNX_FILE = "policy.onnx"
+from act_policy.model.weights_file import ONNX_FILE, WEIGHTS_FILES, find_weights, sha256_of
 
 
 def load_policy(path: Path) -> ChunkPolicy:
@@ -35,11 +33,12 @@ def weights_file(path: Path) -> Path:
         return path
     if not path.exists():
         raise UserError(f"checkpoint={path} does not exist")
-    names = ("model.safetensors", "checkpoints/best.ckpt", "checkpoints/last.ckpt", ONNX_FILE)
-    for name in names:
-        if (path / name).is_file():
-            return path / name
-    raise UserError(f"checkpoint={path} holds no policy; expected one of {', '.join(names)} in it")
+    if (file := find_weights(path)) is not None:
+        return file
+    if (path / ONNX_FILE).is_file():
+        return path / ONNX_FILE
+    names = ", ".join((*WEIGHTS_FILES, ONNX_FILE))
+    raise UserError(f"checkpoint={path} holds no policy; expected one of {names} in it")
 
 
 def run_folder(path: Path) -> Path | None:
@@ -51,6 +50,4 @@ def run_folder(path: Path) -> Path | None:
 def identity(path: Path) -> dict[str, Any]:
     """Say which weights were judged, so that a result can be told from a later one's."""
     file = weights_file(path)
-    with open(file, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"path": str(path), "file": file.name, "sha256": digest}
+    return {"path": str(path), "file": file.name, "sha256": sha256_of(file)}

@@ -89,8 +89,7 @@ def record_demonstrations(
             fails nearly always; an episode cannot be written.
     """
     check_whole_number("episodes", episodes, 1)
-    count = usable_cores() if workers == "auto" else workers
-    check_whole_number("workers", count, 1)
+    count = usable_cores() if workers == "auto" else check_whole_number("workers", workers, 1)
     folder = _Folder(Path(out), settings)
     with folder.locked():
         folder.open(episodes)
