@@ -17,6 +17,7 @@ from act_policy.data.schemas import (
     HOW_TO_DESCRIBE,
     SchemaSource,
     aloha_schema,
+    check_described,
     read_schema,
     with_cameras,
 )
@@ -53,9 +54,10 @@ class AlohaHDF5Dataset:
         if jpeg_order not in ("bgr", "rgb"):
             raise UserError(f"jpeg_order must be bgr or rgb, found {jpeg_order!r}")
         self._jpeg_order = jpeg_order
+        self.folder = Path(folder)
         self._open: tuple[int, h5py.File] | None = None
         self.episode_paths = sorted(
-            (path for path in Path(folder).glob("*.hdf5") if not path.name.startswith(".")),
+            (path for path in self.folder.glob("*.hdf5") if not path.name.startswith(".")),
             key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path.name)],
         )
         if not self.episode_paths:
@@ -65,6 +67,7 @@ class AlohaHDF5Dataset:
         self._actions = [episode.action for episode in episodes]
         self.episode_names = [path.name for path in self.episode_paths]
         self.lengths = np.array([len(state) for state in self._states], np.int64)
+        self.instructions = [""] * len(episodes)
         self.seeds = [episode.seed for episode in episodes]
         self.outcomes = [episode.success for episode in episodes]
         self.schema = _common_schema(episodes, schema, cameras)
@@ -103,7 +106,7 @@ class AlohaHDF5Dataset:
         return np.asarray(stored)
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
-        """int64 (T,), where each frame's raw bytes lie in the episode's file; None if encoded."""
+        """int64 (T,), where each frame's raw bytes lie in the image file; None if encoded."""
         images = self._images(episode, camera)
         if images.ndim != 4:
             return None
@@ -127,14 +130,23 @@ class AlohaHDF5Dataset:
         # A chunk that was never written has no place.
         return None if (offsets < 0).any() or (offsets > end).any() else offsets
 
-    def decoding_options(self) -> dict[str, Any]:
-        """What besides the files decides how a decoded frame looks."""
-        return {"jpeg_order": self._jpeg_order}
+    def image_file(self, episode: int, camera: str) -> Path:
+        """The episode's only file."""
+        return self.episode_paths[episode]
+
+    def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
+        """What besides the file decides how the decoded frames look."""
+        return ("jpeg_order", self._jpeg_order)
+
+    def close(self) -> None:
+        """Close the file that reading frames left open."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
 
     def _images(self, episode: int, camera: str) -> Any:
         if self._open is None or self._open[0] != episode:
-            if self._open is not None:
-                self._open[1].close()
+            self.close()
             self._open = episode, h5py.File(self.episode_paths[episode])
         return self._open[1][f"observations/images/{camera}"]
 
@@ -177,17 +189,7 @@ def _common_schema(
                 f"{first.path.name} has {sizes[0]} and {sizes[1]}"
             )
     if stored is not None:
-        if (stored.state_size, stored.action_size) != sizes:
-            raise UserError(
-                f"{first.path}: {sizes[0]} state and {sizes[1]} action dimensions, but the schema "
-                f"names {stored.state_size} and {stored.action_size}"
-            )
-        for camera in stored.cameras:
-            if (file_camera := first.cameras.get(camera.name)) and file_camera != camera:
-                raise UserError(
-                    f"{first.path}: camera {camera.name} is {file_camera.height}x"
-                    f"{file_camera.width}, but the schema says {camera.height}x{camera.width}"
-                )
+        check_described(stored, first.path, sizes, first.cameras)
         return with_cameras(stored, cameras)
     aloha = len(ALOHA_NAMES)
     if sizes in ((aloha, aloha), (aloha, aloha + len(BASE_NAMES))):

@@ -4,11 +4,13 @@ Frames that a file stores raw are read where they lie. Encoded ones are decoded 
 of raw frames for each camera, which is found again by the names, sizes and times of the episodes.
 """
 
+import errno
 import hashlib
 import json
 import mmap
 import os
 import resource
+import shutil
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -69,6 +71,7 @@ class FrameStore:
         self._offset_of: dict[str, np.ndarray] = {}
         for camera in dataset.schema.cameras:
             self._index(dataset, camera)
+        dataset.close()  # a decoder's threads must not live on into the workers' processes
 
     def read(self, camera: str, frames: np.ndarray) -> np.ndarray:
         """Copy out some frames of one camera.
@@ -94,14 +97,14 @@ class FrameStore:
         source_of = self._source_of[camera.name] = np.empty(self._starts[-1], np.int64)
         offset_of = self._offset_of[camera.name] = np.empty(self._starts[-1], np.int64)
         encoded: list[int] = []
-        for episode, path in enumerate(dataset.episode_paths):
+        for episode in range(dataset.episode_count):
             offsets = dataset.frame_offsets(episode, camera.name)
             if offsets is None:
                 encoded.append(episode)
                 continue
             span = slice(self._starts[episode], self._starts[episode + 1])
             source_of[span], offset_of[span] = len(self._sources), offsets
-            self._sources.append(_Source.of(path))
+            self._sources.append(_Source.of(dataset.image_file(episode, camera.name)))
         if not encoded:
             return
         size = camera.height * camera.width * 3
@@ -123,9 +126,10 @@ class FrameStore:
         """The camera's file of decoded frames and the (episode, step) that could not be decoded."""
         key = hashlib.sha256()
         for episode in episodes:
-            source = _Source.of(dataset.episode_paths[episode])
-            key.update(repr((source.path.name, source.size, source.time)).encode())
-        key.update(repr((camera, sorted(dataset.decoding_options().items()))).encode())
+            source = _Source.of(dataset.image_file(episode, camera.name))
+            part = int(dataset.lengths[episode]), *dataset.frame_key(episode, camera.name)
+            key.update(repr((source.path.name, source.size, source.time, *part)).encode())
+        key.update(repr(camera).encode())
         cache = self._folder / f"{camera.name}-{key.hexdigest()[:16]}.frames"
         report = cache.with_suffix(".json")
         if not (cache.exists() and report.exists()):
@@ -148,9 +152,14 @@ class FrameStore:
         steps = [
             (episode, step) for episode in episodes for step in range(dataset.lengths[episode])
         ]
+        size = len(steps) * blank.size
+        what = f"decoding {camera.name}, {size / 1e9:.1f} GB"
         try:
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            if size > shutil.disk_usage(cache.parent).free:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             with atomic_file(cache) as file:
-                for episode, step in tqdm(steps, desc=f"decoding {camera.name}", disable=None):
+                for episode, step in tqdm(steps, what, unit="frame", disable=None):
                     try:
                         frame = dataset.frame(episode, step, camera.name)
                     except UndecodableFrameError:
@@ -164,7 +173,7 @@ class FrameStore:
         except OSError as error:
             raise UserError(
                 f"{cache}: decoded frames could not be written ({error.strerror}); they need "
-                f"{len(steps) * blank.size / 1e9:.1f} GB. "
+                f"{size / 1e9:.1f} GB. "
                 "Free some space or choose another folder with data.cache=FOLDER."
             ) from error
         for old in self._folder.glob(f"{camera.name}-????????????????.*"):
@@ -174,7 +183,7 @@ class FrameStore:
 
 def cache_folder(dataset: DemonstrationDataset, shared: str | Path | None = None) -> Path:
     """Where the decoded frames of a dataset are kept; datasets may share a folder of the user's."""
-    folder = dataset.episode_paths[0].resolve().parent
+    folder = dataset.folder.resolve()
     own = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
     if shared is not None:
         return Path(shared) / own

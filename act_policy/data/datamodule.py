@@ -166,7 +166,7 @@ class DemonstrationDataModule(LightningDataModule):
         std_floor: smallest divisor of the normaliser, in physical units.
         undecodable: "stop" or "skip" a frame that cannot be decoded.
         cache: folder for decoded frames; by default beside the demonstrations.
-        reader_options: `schema`, `cameras`, `jpeg_order`, see `AlohaHDF5Dataset`.
+        reader_options: `schema`, `cameras`, `jpeg_order`, see `open_dataset`.
     """
 
     def __init__(

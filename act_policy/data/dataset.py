@@ -1,10 +1,12 @@
 """What every reader of demonstrations offers, and the choice of the reader."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from act_policy.data.schemas import SchemaSource
 from act_policy.errors import UserError
 from act_policy.types import Schema
 
@@ -17,17 +19,22 @@ class UndecodableFrameError(UserError):
 class DemonstrationDataset(Protocol):
     """Demonstrations in whatever format, one episode after the other.
 
+    folder: that holds them.
     schema: what all episodes share.
     lengths: int64 (episodes,), steps in each.
-    episode_names, episode_paths: the file of each.
+    episode_names: by which a person finds each.
+    episode_paths: the file with each one's states and actions; several may share one.
+    instructions: what the operator was told to do, "" where it is not known.
     seeds: the simulator's seed of each, None where it is not known.
     outcomes: whether the demonstration succeeded, None where it is not known.
     """
 
+    folder: Path
     schema: Schema
     lengths: np.ndarray
     episode_names: list[str]
     episode_paths: list[Path]
+    instructions: list[str]
     seeds: list[int | None]
     outcomes: list[bool | None]
 
@@ -42,34 +49,64 @@ class DemonstrationDataset(Protocol):
         """float32 (T, a) in the schema's units; may hold values that are not finite."""
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
-        """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+        """uint8 (h, w, 3) RGB; raises UndecodableFrameError.
+
+        Frames asked for in order, episode after episode, are each decoded once.
+        """
+
+    def image_file(self, episode: int, camera: str) -> Path:
+        """The file that holds the camera's frames of an episode; several may share one."""
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
-        """int64 (T,), where each frame's raw bytes lie in the episode's file; None if encoded."""
+        """int64 (T,), where each frame's raw bytes lie in the image file; None if encoded."""
 
-    def decoding_options(self) -> dict[str, Any]:
-        """What besides the files decides how a decoded frame looks; part of a cache's name."""
+    def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
+        """What besides the image file decides how the decoded frames look: part in it, options."""
+
+    def close(self) -> None:
+        """Close the files that reading frames left open; the next frame opens them again."""
 
 
-def open_dataset(path: str | Path, **options: Any) -> DemonstrationDataset:
+def place_of(dataset: DemonstrationDataset, episode: int) -> str:
+    """Where an episode is to be found: its file, and its name where the file holds several."""
+    path, name = dataset.episode_paths[episode], dataset.episode_names[episode]
+    return f"{path}" if name in (path.name, path.stem) else f"{path}: {name}"
+
+
+def open_dataset(
+    path: str | Path,
+    schema: SchemaSource | None = None,
+    cameras: Sequence[str] | None = None,
+    jpeg_order: str = "bgr",
+) -> DemonstrationDataset:
     """Open a folder of demonstrations with the reader that its content asks for.
+
+    A folder with `meta/info.json` is a LeRobotDataset, one with `*.hdf5` files is ALOHA's.
 
     Args:
         path: the folder.
-        options: what the reader takes, see `AlohaHDF5Dataset`.
+        schema: names, units and rate where the files do not say them (a JSON file or a mapping).
+        cameras: which cameras to use, in this order; by default all.
+        jpeg_order: channel order inside the JPEG rows of HDF5, see `AlohaHDF5Dataset`.
 
     Raises:
         UserError: no such folder, nothing readable in it, or episodes that do not fit together.
     """
-    from act_policy.data.aloha_hdf5 import AlohaHDF5Dataset
-
     folder = Path(path)
     if not folder.exists():
         raise UserError(f"{folder}: no such folder of demonstrations")
     if not folder.is_dir():
         raise UserError(f"{folder}: is a file; give the folder that holds the episodes")
-    if any(folder.glob("*.hdf5")):
-        return AlohaHDF5Dataset(folder, **options)
+    # Each reader needs other libraries, and not every machine has all of them.
     if (folder / "meta" / "info.json").exists():
-        raise UserError(f"{folder}: is a LeRobot dataset; this version reads ALOHA's HDF5 only")
-    raise UserError(f"{folder}: holds no episode; expected files named episode_000000.hdf5 or so")
+        from act_policy.data.lerobot_dataset import LeRobotDataset
+
+        return LeRobotDataset(folder, schema, cameras)
+    if any(folder.glob("*.hdf5")):
+        from act_policy.data.aloha_hdf5 import AlohaHDF5Dataset
+
+        return AlohaHDF5Dataset(folder, schema, cameras, jpeg_order)
+    raise UserError(
+        f"{folder}: holds no episode; expected files named episode_000000.hdf5 or so, or a "
+        "LeRobotDataset with meta/info.json"
+    )

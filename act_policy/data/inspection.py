@@ -181,6 +181,7 @@ def summary_tables(dataset: DemonstrationDataset, dimensions: list[DimensionRepo
         ),
         ("rate", f"{schema.rate:g} steps per second"),
         ("task", schema.task or "not known"),
+        ("instructions", _some_of(dataset.instructions) or "not known"),
         ("seeds", f"{min(seeds)} to {max(seeds)}, {len(set(seeds))} in all" if seeds else "none"),
         ("outcomes", f"{sum(known)} of {len(known)} succeeded" if known else "not known"),
     ):
@@ -197,3 +198,10 @@ def summary_tables(dataset: DemonstrationDataset, dimensions: list[DimensionRepo
         numbers = (f"{value:.4g}" for value in (row.mean, row.std, row.min, row.max))
         statistics.add_row(row.field, row.name, row.unit, *numbers, row.remark)
     return [whole, cameras, statistics]
+
+
+def _some_of(texts: list[str], count: int = 5) -> str:
+    """The first few different ones, and how many more there are."""
+    different = list(dict.fromkeys(filter(None, texts)))
+    more = [f"and {len(different) - count} more"] if len(different) > count else []
+    return "; ".join(different[:count] + more)

@@ -58,6 +58,30 @@ def read_schema(source: SchemaSource, cameras: Sequence[Camera]) -> Schema:
         raise UserError(f"{where}: {error}. {HOW_TO_DESCRIBE}") from None
 
 
+def check_described(
+    schema: Schema, path: Path, sizes: tuple[int, int], cameras: Mapping[str, Camera]
+) -> None:
+    """Raise UserError unless a description fits what a file holds.
+
+    Args:
+        schema: the description.
+        path: the file.
+        sizes: its numbers of state and action dimensions.
+        cameras: its cameras by name; it may have more than are described.
+    """
+    if (schema.state_size, schema.action_size) != sizes:
+        raise UserError(
+            f"{path}: {sizes[0]} state and {sizes[1]} action dimensions, but the schema "
+            f"names {schema.state_size} and {schema.action_size}"
+        )
+    for camera in schema.cameras:
+        if (found := cameras.get(camera.name)) and found != camera:
+            raise UserError(
+                f"{path}: camera {camera.name} is {found.height}x{found.width}, "
+                f"but the schema says {camera.height}x{camera.width}"
+            )
+
+
 def aloha_schema(cameras: Sequence[Camera], action_size: int = 14) -> Schema:
     """The schema of ALOHA (14 actions) or mobile ALOHA (16, with the base)."""
     base = action_size - len(ALOHA_NAMES)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.dataset import DemonstrationDataset, place_of
 from act_policy.errors import UserError
 from act_policy.types import FieldStatistics, Statistics
 
@@ -49,9 +49,9 @@ def check_finite(
             if not (finite := np.isfinite(values)).all():
                 step, dimension = np.argwhere(~finite)[0]
                 raise UserError(
-                    f"{dataset.episode_paths[episode]}: {field} {names[dimension]} at step {step} "
+                    f"{place_of(dataset, episode)}: {field} {names[dimension]} at step {step} "
                     f"is {values[step, dimension]}; expected a finite number. "
-                    "Repair the file or move it out of the folder."
+                    "Repair the episode or take it out of the dataset."
                 )
 
 

@@ -23,6 +23,8 @@ def dataset_of(states, actions=None):
         episode_count=len(states),
         lengths=np.array([len(s) for s in states]),
         episode_names=names,
+        folder=Path("folder"),
+        instructions=[""] * len(states),
         episode_paths=[Path("folder") / name for name in names],
         seeds=[None] * len(states),
         outcomes=[None] * len(states),
@@ -30,7 +32,9 @@ def dataset_of(states, actions=None):
         action=lambda e: actions[e],
         frame=no_image,
         frame_offsets=no_image,
-        decoding_options=dict,
+        image_file=no_image,
+        frame_key=no_image,
+        close=no_image,
     )
 
 
