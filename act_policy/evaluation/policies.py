@@ -1,4 +1,4 @@
-"""Which file a policy is, and how it is loaded: run folder, checkpoint, bundle or ONNX."""
+"""Which file a policy is, and how it is loaded: ONNX, or whatever `export.load` knows."""
 
 import hashlib
 from pathlib import Path
@@ -6,12 +6,13 @@ from typing import Any
 
 from act_policy.control.executor import ChunkPolicy
 from act_policy.errors import UserError
+from act_policy.export.kinds import ORIGINAL_WEIGHTS_FILES, Source, resolve
 
 ONNX_FILE = "policy.onnx"
 
 
-def load_policy(path: Path) -> ChunkPolicy:
-    """Load a policy of any kind for inference on the CPU.
+def load_policy(path: Path, source: Source | None = None) -> ChunkPolicy:
+    """Load a policy of any kind for inference on the CPU; source is what it may not say.
 
     Raises:
         UserError: there is none, or it cannot be read.
@@ -20,9 +21,9 @@ def load_policy(path: Path) -> ChunkPolicy:
         from act_policy.control.onnx_policy import OnnxPolicy
 
         return OnnxPolicy(file, threads=1)
-    from act_policy.model.policy import ACTPolicy  # only now: an ONNX file needs no torch
+    from act_policy.export import load  # only now: an ONNX file needs no torch
 
-    return ACTPolicy.load(path)
+    return load.load_policy(path, source)
 
 
 def weights_file(path: Path) -> Path:
@@ -35,7 +36,14 @@ def weights_file(path: Path) -> Path:
         return path
     if not path.exists():
         raise UserError(f"checkpoint={path} does not exist")
-    names = ("model.safetensors", "checkpoints/best.ckpt", "checkpoints/last.ckpt", ONNX_FILE)
+    names = (
+        "model.safetensors",  # a bundle, or a LeRobot checkpoint
+        "checkpoints/best.ckpt",
+        "checkpoints/last.ckpt",
+        *ORIGINAL_WEIGHTS_FILES,
+        ONNX_FILE,
+    )
+    path = resolve(path)
     for name in names:
         if (path / name).is_file():
             return path / name
