@@ -10,6 +10,7 @@ Sources: lerobot 0.3.3 and 0.4.4, policies/act, policies/normalize.py and proces
 """
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from safetensors.torch import save_file
@@ -98,14 +99,17 @@ def _load(folder: Path, schema: SchemaSource | None) -> ACTPolicy:
     statistics = to_statistics(normalisation, features, names)
     vae = described["use_vae"]
     environment_state = features.get(ENVIRONMENT_STATE_KEY)
-    config = ACTConfig(
-        cameras=tuple(cameras.values()),
-        state_size=features[STATE_KEY].size,
-        action_size=features[ACTION_KEY].size,
-        environment_state_size=environment_state.size if environment_state else 0,
-        latent_size=described["latent_dim"] if vae else 0,
-        latent_layers=described["n_vae_encoder_layers"] if vae else 0,
-        **{ours: described[theirs] for theirs, ours in SIZES.items()},
+    # From plain values, so that what JSON may hold in place of a number is refused by name.
+    config = ACTConfig.from_dict(
+        {
+            "cameras": [asdict(camera) for camera in cameras.values()],
+            "state_size": features[STATE_KEY].size,
+            "action_size": features[ACTION_KEY].size,
+            "environment_state_size": environment_state.size if environment_state else 0,
+            "latent_size": described["latent_dim"] if vae else 0,
+            "latent_layers": described["n_vae_encoder_layers"] if vae else 0,
+            **{ours: described[theirs] for theirs, ours in SIZES.items()},
+        }
     )
     policy = ACTPolicy(config, _schema(folder, config, schema), statistics)
     theirs = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
