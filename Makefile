@@ -1,8 +1,9 @@
 # `make help` lists what this file can do.
-PYTHON ?= python3.11
+PYTHON ?= $(firstword $(foreach python,python3.11 python3.12 python3.13 python3,\
+            $(shell $(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 BIN    := .venv/bin
-DEMOS  ?= data/button-press-topdown
-RUN    ?= runs/button-press-topdown
+DEMOS  ?= data/dial-turn
+RUN    ?= runs/dial-turn
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint bench clean
@@ -13,16 +14,21 @@ help:  ## Show what can be made
 setup: .venv/.installed  ## Make the environment in .venv with everything in it
 
 .venv/.installed: pyproject.toml
+	test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; name it with PYTHON=..."; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[train,sim,robot,dev]'
 	touch $@
 
-demo: setup  ## Record demonstrations, train, evaluate on unseen starts, export, check the export
-	$(BIN)/python scripts/record_demos.py task=metaworld/button-press-topdown episodes=50 out=$(DEMOS)
-	$(BIN)/python scripts/train.py experiment=metaworld_button_press data.path=$(DEMOS) out=$(RUN) \
-		$$(test -e $(RUN)/checkpoints/last.ckpt && echo resume=$(RUN))
-	$(BIN)/python scripts/evaluate.py checkpoint=$(RUN) episodes=100 seed=1000 out=$(RUN)
+demo: $(RUN)/.trained  ## Record demonstrations, train, evaluate on unseen starts, export, check the export
+	$(BIN)/python scripts/evaluate.py checkpoint=$(RUN) episodes=100 seed=1000 execute_steps=4 out=$(RUN)
 	$(BIN)/python scripts/export_policy.py checkpoint=$(RUN) format=[bundle,onnx] out=$(RUN)/export
+
+# An interrupted recording or training goes on where it stopped.
+$(RUN)/.trained: | .venv/.installed
+	$(BIN)/python scripts/record_demos.py task=metaworld/dial-turn episodes=200 out=$(DEMOS)
+	$(BIN)/python scripts/train.py $$(test -e $(RUN)/checkpoints/best.ckpt && echo resume=$(RUN) \
+		|| echo experiment=metaworld_dial_turn data.path=$(DEMOS) out=$(RUN))
+	touch $@
 
 lint: setup  ## ruff, mypy, import directions
 	$(BIN)/ruff check .

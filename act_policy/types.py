@@ -1,4 +1,4 @@
-"""The words that every room of the package shares; numpy only.
+"""The words that every package shares; numpy only.
 
 Axes, the same letters in annotations, einops patterns, comments and docs:
 

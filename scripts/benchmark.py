@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from types import SimpleNamespace
 from typing import Any
 
 from act_policy.errors import UserError
@@ -31,8 +30,9 @@ def main(config: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from act_policy.evaluation.report import versions, write_json
+    from act_policy.evaluation.report import write_json
     from act_policy.sim.processes import usable_cores
+    from act_policy.versions import versions
 
     suites: dict[str, Callable[[Any], list[Row]]] = {
         "train": measure_training,
@@ -79,7 +79,7 @@ def training_row(config: Any, settings: Any, who: str) -> Row:
     from hydra.utils import instantiate
     from torch.utils.data import DataLoader
 
-    from act_policy.training.build import build_training
+    from act_policy.training.module import PolicyTraining
     from act_policy.training.trainer import build_trainer
 
     class Clock(lightning.Callback):
@@ -98,16 +98,14 @@ def training_row(config: Any, settings: Any, who: str) -> Row:
 
     torch.set_num_threads(config.threads)
     size, steps = settings.data.batch_size, 100_000
-    schema, statistics = make_schema(config), make_statistics(config)
-    data = SimpleNamespace(
-        schema=schema,
-        statistics=statistics,
-        demonstration_seeds=(),
-        dataset=SimpleNamespace(episode_names=[]),
+    policy = make_policy(config, settings).to(memory_format=torch.channels_last)
+    training = PolicyTraining(
+        policy, instantiate(settings.optim), steps, kl_weight=settings.model.kl_weight
     )
-    training = build_training(settings.model, instantiate(settings.optim), data, steps)  # type: ignore[arg-type]
     clock = Clock()
-    batches = [random_batch(schema, settings.model.chunk_length, size, seed) for seed in range(4)]
+    batches = [
+        random_batch(policy.schema, settings.model.chunk_length, size, seed) for seed in range(4)
+    ]
     with tempfile.TemporaryDirectory() as folder:
         trainer = build_trainer(Path(folder), steps, steps, steps, callbacks=[clock])
         trainer.limit_val_batches = 0
@@ -118,7 +116,7 @@ def training_row(config: Any, settings: Any, who: str) -> Row:
         "value": size / median(seconds_a_step(clock.marks[3:], config.repeats)),
         "unit": "samples/s",
         "batch_size": size,
-        "parameters": sum(p.numel() for p in training.policy.parameters()),
+        "parameters": sum(p.numel() for p in policy.parameters()),
     }
 
 
@@ -140,14 +138,11 @@ def inference_rows(config: Any, settings: Any, network: str) -> list[Row]:
 
     from act_policy.control.onnx_policy import OnnxPolicy
     from act_policy.export.onnx import export_onnx
-    from act_policy.model.act import ACTConfig
-    from act_policy.model.policy import ACTPolicy
     from act_policy.types import Observation
 
     torch.set_num_threads(config.threads)
-    schema = make_schema(config)
-    fields = {k: v for k, v in settings.model.items() if k not in ("kl_weight", "backbone_weights")}
-    policy = ACTPolicy(ACTConfig.for_schema(schema, **fields), schema, make_statistics(config))
+    policy = make_policy(config, settings)
+    schema = policy.schema
     rng = np.random.default_rng(0)
     observation = Observation(
         {
@@ -173,13 +168,13 @@ def inference_rows(config: Any, settings: Any, network: str) -> list[Row]:
 
 
 def measure_rollouts(config: Any) -> list[Row]:
-    """Rollouts a minute of 100 steps in one process: physics and pictures, no policy."""
-    lazy = "act_policy, a picture a chunk"
-    every = "act_policy, a picture a step"
+    """Rollouts a minute of 100 steps in one process: physics and images, no policy."""
+    lazy = "act_policy, an image a chunk"
+    every = "act_policy, an image a step"
     chunk = training_settings(config).model.chunk_length
     rows = [
-        {"who": lazy, "value": our_rollouts(config, chunk), "picture_every": chunk},
-        {"who": every, "value": our_rollouts(config, 1), "picture_every": 1},
+        {"who": lazy, "value": our_rollouts(config, chunk), "image_every": chunk},
+        {"who": every, "value": our_rollouts(config, 1), "image_every": 1},
         {"who": "Meta-World's own renderer, every step", "value": own_renderer_rollouts(config)},
     ]
     if config.peer is not None:
@@ -189,7 +184,7 @@ def measure_rollouts(config: Any) -> list[Row]:
 
 
 def our_rollouts(config: Any, every: int) -> float:
-    """Step our environment and read its pictures at every n-th step."""
+    """Step our environment and read its images at every n-th step."""
     import gymnasium
     import numpy as np
 
@@ -243,7 +238,7 @@ def own_renderer_rollouts(config: Any) -> float:
 
 def training_settings(config: Any) -> Any:
     """Compose what train.py would use for the recipe; no data and no pretrained weights."""
-    from entry import _compose
+    from entry import compose_settings
     from omegaconf import OmegaConf
 
     choices = [f"experiment={config.recipe}", "data.path=none"]
@@ -251,7 +246,7 @@ def training_settings(config: Any) -> Any:
         choices.append(f"model={config.network}")
     if config.batch_size is not None:
         choices.append(f"data.batch_size={config.batch_size}")
-    settings = _compose("train", choices)
+    settings = compose_settings("train", choices)
     OmegaConf.set_struct(settings, False)
     settings.model.backbone_weights = None
     return settings
@@ -289,6 +284,16 @@ def ask_peer(config: Any, settings: Any) -> Row:
     return row
 
 
+def make_policy(config: Any, settings: Any) -> Any:
+    """Make the network with random weights."""
+    from act_policy.model.act import ACTConfig
+    from act_policy.model.policy import ACTPolicy
+
+    schema = make_schema(config)
+    fields = {k: v for k, v in settings.model.items() if k not in ("kl_weight", "backbone_weights")}
+    return ACTPolicy(ACTConfig.for_schema(schema, **fields), schema, make_statistics())
+
+
 def make_schema(config: Any) -> Any:
     """A robot of four dimensions with the cameras that were asked for."""
     from act_policy.types import Camera, Schema
@@ -304,8 +309,8 @@ def make_schema(config: Any) -> Any:
     )
 
 
-def make_statistics(config: Any) -> Any:
-    """Mean 0 and spread 1."""
+def make_statistics() -> Any:
+    """Mean 0 and standard deviation 1."""
     import numpy as np
 
     from act_policy.types import FieldStatistics, Statistics
@@ -315,7 +320,7 @@ def make_statistics(config: Any) -> Any:
 
 
 def random_batch(schema: Any, chunk_length: int, size: int, seed: int) -> Any:
-    """A batch as the data room makes it."""
+    """A batch as the data module makes it."""
     import torch
 
     from act_policy.data.datamodule import Batch

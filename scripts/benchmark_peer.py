@@ -80,7 +80,7 @@ def rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     )
     environment.reset(seed=0)
     seconds = time_calls(request, lambda: environment.step(np.full(4, 0.1, np.float32)))
-    return 60 / (seconds * EPISODE_STEPS), {"unit": "rollouts/min", "picture_every": 1}
+    return 60 / (seconds * EPISODE_STEPS), {"unit": "rollouts/min", "image_every": 1}
 
 
 def make_policy(request: dict[str, Any], device: str | None = None) -> tuple[Any, Any, Any]:

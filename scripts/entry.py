@@ -76,7 +76,7 @@ def _configuration(
     is_group = [_is_group(o) for o in overrides]
     choices = [o.input_line or "" for o, group in zip(overrides, is_group, strict=True) if group]
     values = [o for o, group in zip(overrides, is_group, strict=True) if not group]
-    defaults = _compose(config_name, choices)
+    defaults = compose_settings(config_name, choices)
     config = _with_values(config_name, choices, values, defaults)
     if saved_config is not None and (path := saved_config(config)) is not None:
         return _laid_over(OmegaConf.load(path), config, [c.split("=")[0] for c in choices], values)
@@ -99,7 +99,10 @@ def _laid_over(
 
 def _parsed(argument: str) -> Override:
     try:
-        return OverridesParser.create().parse_override(argument)
+        override = OverridesParser.create().parse_override(argument)
+        if override.is_add() or override.is_force_add() or override.is_delete():
+            raise UserError(f"{argument}: settings are given as key=value, without + or ~")
+        return override
     except HydraException:
         raise UserError(
             f"cannot read {argument}; settings are key=value, "
@@ -111,17 +114,21 @@ def _is_group(override: Override) -> bool:
     return (CONFIGS / override.key_or_group.split("@")[0]).is_dir()
 
 
-def _compose(config_name: str, overrides: list[str]) -> DictConfig:
+def compose_settings(config_name: str, overrides: list[str]) -> DictConfig:
+    """Compose as Hydra does; its complaints become a UserError."""
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         try:
             return compose(config_name, overrides)
         except (HydraException, OmegaConfBaseException) as error:
             text = str(error).strip()
+            if must := re.search(r"You must specify '([\w/]+)'", text):
+                choices = ", ".join(_options(must[1]))
+                raise UserError(f"missing: give {must[1]}=..., one of {choices}") from None
             wanted = re.search(r"Could not find '([\w/.-]+)'", text)
-            options = re.findall(r"^\t(\S+)", text, re.MULTILINE)
-            if wanted is None or not options:
+            if wanted is None or not (CONFIGS / wanted[1].partition("/")[0]).is_dir():
                 raise UserError(text.split("\nTo append")[0]) from None
-            group, _, name = wanted[1].rpartition("/")
+            group, _, name = wanted[1].partition("/")
+            options = _options(group)
             near = _nearest(name, options)
             raise UserError(
                 f"there is no {group}={name}{near}; there are {', '.join(options)}"
@@ -135,22 +142,23 @@ def _with_values(
     known = list(_keys(defaults))
     for override in values:
         key = override.key_or_group
-        if override.is_add() or key.startswith("hydra.") or key in known:
+        if key in known:
             continue
+        parent = key.rpartition(".")[0]
+        if siblings := [k for k in known if parent and k.rpartition(".")[0] == parent]:
+            names = ", ".join(sibling.rpartition(".")[2] for sibling in siblings)
+            raise UserError(f"unknown setting {key}{_nearest(key, siblings)}; {parent} has {names}")
         groups = [path.name for path in CONFIGS.iterdir() if path.is_dir()]
         raise UserError(f"unknown setting {key}{_nearest(key, known + groups)}; see --help")
-    config = _compose(config_name, choices + [o.input_line or "" for o in values])
+    config = compose_settings(config_name, choices + [o.input_line or "" for o in values])
     for override in values:
         before = OmegaConf.select(defaults, override.key_or_group, throw_on_missing=False)
         after = OmegaConf.select(config, override.key_or_group, throw_on_missing=False)
         kind = {bool: (bool,), int: (int,), float: (int, float)}.get(type(before))
-        if (
-            kind
-            and after is not None
-            and (not isinstance(after, kind) or isinstance(after, bool) != isinstance(before, bool))
-        ):
+        if kind and (not isinstance(after, kind) or isinstance(after, bool) != (kind == (bool,))):
+            value = "null" if after is None else after
             raise UserError(
-                f"{override.key_or_group}={after}: expected {type(before).__name__}, like {before}"
+                f"{override.key_or_group}={value}: expected {type(before).__name__}, like {before}"
             )
     return config
 
@@ -186,7 +194,7 @@ def _help(config_name: str, description: str) -> str:
     lines = [description, "", *(["Choices (group=name):"] if groups else [])]
     lines += [f"  {name}: {', '.join(_options(name))}" for name, _ in groups]
     lines += ["", "Settings (key=value, ??? must be given):", ""]
-    return "\n".join(lines) + OmegaConf.to_yaml(_compose(config_name, first))
+    return "\n".join(lines) + OmegaConf.to_yaml(compose_settings(config_name, first))
 
 
 def _groups(config_name: str) -> Iterator[tuple[str, str | None]]:

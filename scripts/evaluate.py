@@ -1,4 +1,4 @@
-"""Try a policy in simulation on starts that no demonstration used.
+"""Try a policy in simulation on initial states that no demonstration used.
 
     python scripts/evaluate.py checkpoint=runs/button episodes=100 seed=1000
 
@@ -19,10 +19,18 @@ def main(config: Any) -> None:
 
     from act_policy.evaluation.evaluate import Settings, evaluate
     from act_policy.evaluation.policies import load_policy, run_folder
-    from act_policy.evaluation.report import table
+    from act_policy.evaluation.report import table, warnings
     from act_policy.export.kinds import Source
     from act_policy.sim.rendering import choose_gl_backend
 
+    settings = Settings(
+        episodes=config.episodes,
+        seed=config.seed,
+        execute_steps=config.execute_steps,
+        ensemble_coefficient=config.ensemble_coefficient,
+        max_steps=config.max_steps,
+        quality=config.quality,
+    )
     checkpoint = Path(config.checkpoint)
     run = run_folder(checkpoint)
     if (out := config.out or run) is None:
@@ -34,39 +42,38 @@ def main(config: Any) -> None:
     report = evaluate(
         checkpoint,
         Path(out),
-        Settings(
-            episodes=whole_number("episodes", config.episodes),
-            seed=whole_number("seed", config.seed),
-            execute_steps=optional_whole_number("execute_steps", config.execute_steps),
-            ensemble_coefficient=optional_number(
-                "ensemble_coefficient", config.ensemble_coefficient
-            ),
-            max_steps=optional_whole_number("max_steps", config.max_steps),
-            quality=config.quality,
-        ),
+        settings,
         demonstrations,
         baselines=config.baselines,
-        videos=whole_number("videos", config.videos),
-        workers=None
-        if config.workers == "auto"
-        else optional_whole_number("workers", config.workers),
+        videos=config.videos,
+        workers=None if config.workers == "auto" else config.workers,
         load=partial(load_policy, source=Source.from_settings(config.source)),
     )
-    rows = {"policy": report, **report["baselines"]}
-    Console().print(table(f"{report['task']}, seeds from {config.seed}", rows))
+    used = report["settings"]
+    title = (
+        f"{report['task']}, seeds from {used['seed']}, at most {used['max_steps']} steps, "
+        f"{used['quality']} images"
+    )
+    Console().print(table(title, {"policy": report, **report["baselines"]}))
+    for warning in warnings(report):
+        print(warning)
     print(f"written: {Path(out) / 'evaluation.json'}")
 
 
 def find_demonstrations(config: Any, run: Path | None) -> Any:
-    """Read what the policy was trained on: for the baseline, and to refuse its seeds."""
+    """Read what the policy was trained on: to replay it, to refuse its seeds, to do alike.
+
+    The run's own reader options hold for a folder that is named here, too.
+    """
+    from omegaconf import OmegaConf
+
     from act_policy.evaluation.evaluate import Demonstrations
 
-    folder = config.demonstrations
-    if folder is None and run is not None and (run / "config.yaml").is_file():
-        from omegaconf import OmegaConf
-
-        folder = OmegaConf.select(OmegaConf.load(run / "config.yaml"), "data.path")
-        if folder is not None and not Path(folder).is_dir():
+    folder, options = config.demonstrations, {}
+    if run is not None and (run / "config.yaml").is_file():
+        data = OmegaConf.to_container(OmegaConf.load(run / "config.yaml")).get("data") or {}
+        options = {key: data[key] for key in ("schema", "cameras", "jpeg_order") if key in data}
+        if folder is None and not Path(folder := str(data.get("path"))).is_dir():
             print(f"the demonstrations of the run are no longer at {folder}: demonstrations=FOLDER")
             folder = None
     if folder is None:
@@ -74,31 +81,13 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
             "no demonstrations at hand, so none is replayed; name them with demonstrations=FOLDER"
         )
         return None
+    from act_policy.data.aloha_episode import recorded_settings
     from act_policy.data.dataset import open_dataset
 
-    dataset = open_dataset(folder)
+    dataset = open_dataset(folder, **options)
     actions = [dataset.action(episode) for episode in range(dataset.episode_count)]
     seeds = frozenset(seed for seed in dataset.seeds if seed is not None)
-    return Demonstrations(actions, seeds)
-
-
-def whole_number(name: str, value: Any) -> int:
-    """Return an int; UserError for anything else."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise UserError(f"{name}={value}: expected a whole number")
-    return value
-
-
-def optional_whole_number(name: str, value: Any) -> int | None:
-    """Return an int or None."""
-    return None if value is None else whole_number(name, value)
-
-
-def optional_number(name: str, value: Any) -> float | None:
-    """Return a float or None."""
-    if value is not None and (not isinstance(value, (int, float)) or isinstance(value, bool)):
-        raise UserError(f"{name}={value}: expected a number or null")
-    return None if value is None else float(value)
+    return Demonstrations(actions, seeds, recorded_settings(dataset.episode_paths[0]))
 
 
 if __name__ == "__main__":

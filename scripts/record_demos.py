@@ -14,7 +14,7 @@ def main(config: DictConfig) -> None:
     cameras = config.task.cameras if config.cameras is None else config.cameras
     settings = RecordingSettings(
         environment=config.task.env,
-        cameras=OmegaConf.to_container(cameras),  # type: ignore[arg-type]
+        cameras=OmegaConf.to_container(cameras) if OmegaConf.is_config(cameras) else cameras,
         max_steps=config.task.max_steps,
         seed=config.seed,
         quality=config.quality,

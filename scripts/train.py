@@ -27,16 +27,22 @@ def main(config: DictConfig) -> None:
     if not resumed and run_folder.is_first_process():
         run_folder.check_free(folder)
     config.out, config.resume = str(folder), None
-    config.data.path = str(Path(str(config.data.path)).absolute())
+    for name in ("path", "schema", "cache"):  # the run may be resumed from another folder
+        if config.data.get(name) is not None:
+            config.data[name] = str(Path(str(config.data[name])).absolute())
     os.environ.setdefault("WANDB_SILENT", "true")
 
     from hydra.utils import instantiate  # from here on what takes seconds to load
+    from lightning.pytorch.callbacks import LambdaCallback
 
-    from act_policy.training.build import build_training, train
+    from act_policy.training.build import build_training, finished, train
     from act_policy.training.metrics_file import MetricsFile
     from act_policy.training.trainer import quiet_lightning
 
     quiet_lightning()
+    if checkpoint and (said := finished(checkpoint, config.max_steps, config.max_minutes)):
+        print(said)
+        return
     data = instantiate(
         config.data, chunk_length=config.model.chunk_length, seed=config.seed, _convert_="all"
     )
@@ -49,13 +55,22 @@ def main(config: DictConfig) -> None:
         config.seed,
         checkpoint,
     )
+
+    def begin(trainer: object, module: object) -> None:
+        """Write down what is about to be trained: nothing refused it."""
+        if run_folder.is_first_process():
+            run_folder.write_start(folder, OmegaConf.to_yaml(config, resolve=True))
+
     trainer = instantiate(
         config.trainer,
         folder=folder,
         max_steps=config.max_steps,
         validate_every=config.validate_every,
         log_every=config.log_every,
-        callbacks=instantiate(config.callbacks, _convert_="all").values(),
+        callbacks=[
+            LambdaCallback(on_train_start=begin),
+            *instantiate(config.callbacks, _convert_="all").values(),
+        ],
         loggers=[
             MetricsFile(folder / run_folder.METRICS_FILE),
             *(instantiate(logger, save_dir=str(folder)) for logger in config.logger.values()),
@@ -63,7 +78,8 @@ def main(config: DictConfig) -> None:
     )
     if run_folder.is_first_process():
         print(training.policy.act.describe())
-        run_folder.write_start(folder, OmegaConf.to_yaml(config, resolve=True))
+        if skipped := data.train_samples.skipped + data.held_out_samples.skipped:
+            print(f"data.undecodable=skip: frames that are left out: {skipped}")
     train(training, data, trainer, checkpoint)
     if run_folder.is_first_process():
         print(f"trained {trainer.global_step} steps in {training.minutes:.1f} minutes: {folder}")

@@ -82,13 +82,19 @@ class ChunkExecutor:
         """Return the action (a,) to carry out now; the caller owns it.
 
         Raises:
-            UserError: the observation is not what the schema says, or an action is not finite.
+            UserError: the observation is not what the schema says, or an action is not finite;
+                all earlier predictions are forgotten then, as after a reset.
         """
-        if self._ensembler is not None:
-            return self._ensembler.update(self._predict(observation))
         if self._actions is None or self._next == self.execute_steps:
-            self._actions = self._predict(observation)
+            try:
+                self._actions = self._predict(observation)
+            except BaseException:
+                # The robot holds for a step that no chunk is made for: earlier ones are now off.
+                self.reset()
+                raise
             self._next = 0
+            if self._ensembler is not None:
+                self._actions = self._ensembler.update(self._actions)[None]
         action: np.ndarray = self._actions[self._next].copy()
         self._next += 1
         return action

@@ -16,6 +16,8 @@ from act_policy.types import (
     Schema,
 )
 
+ONNX_FORMAT_VERSION = "1"
+
 
 class OnnxPolicy:
     """Run `policy.onnx`: raw observation in, physical actions out; normalisation is in the file.
@@ -57,6 +59,11 @@ class OnnxPolicy:
             raise UserError(
                 f"{path}: its metadata has no schema (found {sorted(metadata)}); "
                 f"export it with scripts/export_policy.py"
+            )
+        if (version := metadata.get("format_version")) != ONNX_FORMAT_VERSION:
+            raise UserError(
+                f"{path} has format version {version}, this act_policy reads "
+                f"{ONNX_FORMAT_VERSION}; use the act_policy that exported it, or export it again"
             )
         self.metadata: dict[str, str] = dict(metadata)
         self.schema = Schema.from_dict(json.loads(metadata["schema"]))

@@ -4,7 +4,7 @@
       attrs: sim (bool), and ours: schema (JSON of `Schema.to_dict`), seed (int), success (bool),
              settings (JSON, how it was recorded)
       /observations/qpos            float32 (T, s)
-      /observations/qvel            float32 (T, s), where the robot measures it; not read
+      /observations/qvel            float32 (T, s), for the original ACT; not read here
       /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame a chunk, or
                                     uint8 (T, bytes), JPEG rows padded with zeros
       /action                       float32 (T, a)
@@ -24,7 +24,7 @@ import h5py
 import numpy as np
 from PIL import Image
 
-from act_policy.data.atomic import atomic_file
+from act_policy.atomic import atomic_file
 from act_policy.data.dataset import UndecodableFrameError
 from act_policy.errors import UserError
 from act_policy.types import Camera, Schema
@@ -84,11 +84,22 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
                 seed=None if seed is None else int(seed),
                 success=None if success is None else bool(success),
             )
-    except OSError as error:
+    except UserError:
+        raise
+    except Exception as error:  # a damaged file makes h5py raise almost anything
         raise UserError(
             f"{path}: is not a readable HDF5 file ({error}). "
             "Repair the file or move it out of the folder."
         ) from None
+
+
+def recorded_settings(path: Path) -> dict[str, Any]:
+    """How `record_demos.py` made an episode (see RecordingSettings); empty if it is another's."""
+    if not h5py.is_hdf5(path):
+        return {}
+    with h5py.File(path) as file:
+        settings: dict[str, Any] = json.loads(file.attrs.get("settings", "{}"))
+    return settings
 
 
 def _matrix(path: Path, file: Any, field: str) -> np.ndarray:
@@ -169,8 +180,9 @@ def write_episode(
         images: camera name -> uint8 (T, h, w, 3) RGB.
         state: (T, s) in the schema's units.
         action: (T, a) in the schema's units.
-        velocity: (T, s) in the schema's units a second; without it the file has no qvel.
-        seed: seed of the start, by which an evaluation avoids the starts that were trained on.
+        velocity: (T, s) in the schema's units a second; by default the change of the state since
+            the step before, times the rate, and 0 at the first step.
+        seed: of the initial state, by which an evaluation avoids those that were trained on.
         success: the outcome.
         settings: how it was recorded, plain values for JSON; kept for the record.
 
@@ -193,8 +205,9 @@ def write_episode(
             hdf5.attrs["settings"] = json.dumps(settings)
         observations = hdf5.create_group("observations")
         observations["qpos"] = np.asarray(state, np.float32)
-        if velocity is not None:
-            observations["qvel"] = np.asarray(velocity, np.float32)
+        if velocity is None:
+            velocity = np.diff(state, axis=0, prepend=state[:1]) * schema.rate
+        observations["qvel"] = np.asarray(velocity, np.float32)
         for camera in schema.cameras:
             frames = images[camera.name]
             observations.create_dataset(

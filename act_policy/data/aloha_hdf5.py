@@ -86,7 +86,7 @@ class AlohaHDF5Dataset:
         """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
         try:
             stored = self._images(episode, camera)[step]
-        except (OSError, RuntimeError) as error:
+        except Exception as error:  # a damaged file makes h5py raise almost anything
             raise UndecodableFrameError(
                 f"{self.episode_paths[episode]}: camera {camera}, step {step} cannot be read "
                 f"({error})"
@@ -119,8 +119,13 @@ class AlohaHDF5Dataset:
         def visit(chunk: Any) -> None:
             offsets[chunk.chunk_offset[0]] = chunk.byte_offset
 
-        images.id.chunk_iter(visit)
-        return None if (offsets < 0).any() else offsets  # a chunk never written has no place
+        try:
+            images.id.chunk_iter(visit)
+        except Exception:  # damaged; reading frame by frame then says which
+            return None
+        end = self.episode_paths[episode].stat().st_size - size
+        # A chunk that was never written has no place.
+        return None if (offsets < 0).any() or (offsets > end).any() else offsets
 
     def decoding_options(self) -> dict[str, Any]:
         """What besides the files decides how a decoded frame looks."""

@@ -8,6 +8,7 @@ import hashlib
 import json
 import mmap
 import os
+import resource
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from act_policy.data.atomic import atomic_file
+from act_policy.atomic import atomic_file
 from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
 from act_policy.errors import UserError
 from act_policy.types import Camera
@@ -39,8 +40,9 @@ class FrameStore:
 
     Args:
         dataset: the demonstrations.
-        folder: where decoded frames are kept; by default `.cache` in the dataset's folder, or
-            the user's cache folder where that one cannot be written.
+        folder: where decoded frames are kept, in a folder of this dataset's own; by default
+            `.cache` in the dataset's folder, or the user's cache folder where that one cannot be
+            written.
         undecodable: "stop" refuses a dataset with a frame that cannot be decoded; "skip" marks
             the frame as not usable.
 
@@ -57,7 +59,7 @@ class FrameStore:
         if undecodable not in ("stop", "skip"):
             raise UserError(f"undecodable must be stop or skip, found {undecodable!r}")
         self._starts = np.concatenate([[0], np.cumsum(dataset.lengths)])
-        self._folder = cache_folder(dataset) if folder is None else Path(folder)
+        self._folder = cache_folder(dataset, folder)
         self._undecodable = undecodable
         self.usable = np.ones(self._starts[-1], bool)
         """bool (frames,), false where some camera's image cannot be decoded."""
@@ -170,17 +172,26 @@ class FrameStore:
                 old.unlink(missing_ok=True)
 
 
-def cache_folder(dataset: DemonstrationDataset) -> Path:
-    """Where the decoded frames of a dataset are kept unless the user says otherwise."""
+def cache_folder(dataset: DemonstrationDataset, shared: str | Path | None = None) -> Path:
+    """Where the decoded frames of a dataset are kept; datasets may share a folder of the user's."""
     folder = dataset.episode_paths[0].resolve().parent
+    own = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    if shared is not None:
+        return Path(shared) / own
     # An administrator may write anywhere, but a folder marked read-only is meant to stay as it is.
     if os.access(folder, os.W_OK) and folder.stat().st_mode & 0o222:
         return folder / ".cache"
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "act_policy" / hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    return home / "act_policy" / own
 
 
-@lru_cache(maxsize=256)  # each holds a file descriptor, of which a process has about a thousand
+def _mappable_files() -> int:
+    """How many files may be mapped at once: each holds one of the process's file descriptors."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2**15 if limit == resource.RLIM_INFINITY else max(1, limit // 2)
+
+
+@lru_cache(maxsize=_mappable_files())
 def _mapped(source: _Source) -> mmap.mmap:
     if not source.path.exists() or _Source.of(source.path) != source:
         raise UserError(f"{source.path}: was changed or removed while it was in use; start again")

@@ -193,6 +193,15 @@ class DemonstrationDataModule(LightningDataModule):
         ):
             if value < least:
                 raise UserError(f"{name} must be at least {least}, found {value}")
+        for name, given in (
+            ("train_episodes", train_episodes),
+            ("held_out_episodes", held_out_episodes),
+        ):
+            if given is not None and (
+                not isinstance(given, Sequence | np.ndarray)
+                or not all(isinstance(episode, int | np.integer) for episode in given)
+            ):
+                raise UserError(f"{name}: expected a list of indices like [0, 1], found {given!r}")
         self.chunk_length = chunk_length
         self.batch_size = batch_size
         self._path = path

@@ -62,6 +62,7 @@ def find_warnings(dataset: DemonstrationDataset) -> list[str]:
     with np.errstate(invalid="ignore"):  # values that are not finite have a warning of their own
         return [
             *_not_finite(dataset),
+            *_constant(dataset),
             *_failures(dataset),
             *_actions_against_states(dataset),
             *_idle_stretches(dataset),
@@ -81,6 +82,19 @@ def _not_finite(dataset: DemonstrationDataset) -> Iterator[str]:
                     f"{name}: {len(broken)} values of {field} are not finite, first "
                     f"{names[dimension]} at step {step}; training will refuse the episode"
                 )
+
+
+def _constant(dataset: DemonstrationDataset) -> Iterator[str]:
+    constant = [
+        f"{row.field} {row.name} ({row.min:.4g})"
+        for row in report_dimensions(dataset)
+        if row.min == row.max
+    ]
+    if constant:
+        yield (
+            f"the same at every step: {', '.join(constant)}; a policy keeps it there, and learns "
+            "nothing from it. If it should have moved, look for what the recording misses."
+        )
 
 
 def _failures(dataset: DemonstrationDataset) -> Iterator[str]:

@@ -30,7 +30,7 @@ class BlackImagePolicy:
 
 
 def draw_demonstration(actions: Sequence[np.ndarray], seed: int) -> np.ndarray:
-    """Pick one demonstration's actions (T, a) for a start; the seed alone decides which."""
+    """Pick one demonstration's actions (T, a) to replay; the seed alone decides which."""
     return actions[int(np.random.default_rng(seed).integers(len(actions)))]
 
 

@@ -1,19 +1,20 @@
 """One evaluation from end to end: policy and baselines on the same seeds, report, videos."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
 from act_policy.control.executor import ChunkExecutor, ChunkPolicy
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_whole_number
 from act_policy.evaluation.baselines import draw_demonstration
 from act_policy.evaluation.policies import identity, load_policy
-from act_policy.evaluation.report import summarise, versions, write_json
+from act_policy.evaluation.report import check_writable, summarise, write_json
 from act_policy.evaluation.rollouts import (
     Environment,
     EpisodeResult,
@@ -22,7 +23,9 @@ from act_policy.evaluation.rollouts import (
     evaluate_policy,
 )
 from act_policy.evaluation.video import write_episode_videos
+from act_policy.sim import MAX_EPISODE_STEPS
 from act_policy.sim.processes import usable_cores
+from act_policy.versions import versions
 
 BLACK_IMAGE, REPLAYED = "black_image", "replayed_demonstration"
 
@@ -31,11 +34,11 @@ BLACK_IMAGE, REPLAYED = "black_image", "replayed_demonstration"
 class Settings:
     """How a policy is tried.
 
-    episodes: number of starts; their seeds are seed, seed + 1, ...
+    episodes: number of initial states; their seeds are seed, seed + 1, ...
     execute_steps: of each chunk before the policy is asked again; None is the whole chunk.
     ensemble_coefficient: None does not ensemble.
-    max_steps: end of an episode; None is the task's own.
-    quality: of the pictures, fast or exact, as they were recorded.
+    max_steps: end of an episode; None is that of the demonstrations, else the task's own.
+    quality: of the images, fast or exact; None is that of the demonstrations, else fast.
     """
 
     episodes: int = 100
@@ -43,27 +46,46 @@ class Settings:
     execute_steps: int | None = None
     ensemble_coefficient: float | None = None
     max_steps: int | None = None
-    quality: str = "fast"
+    quality: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "max_steps"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name}: found {value}, expected 1 or more")
-        if self.seed < 0:
-            raise UserError(f"seed: found {self.seed}, expected 0 or more")
+        check_whole_number("episodes", self.episodes, 1)
+        check_whole_number("seed", self.seed, 0)
+        for name in ("execute_steps", "max_steps"):
+            if (value := getattr(self, name)) is not None:
+                check_whole_number(name, value, 1)
+        if not isinstance(self.ensemble_coefficient, int | float | None):
+            raise UserError(
+                f"ensemble_coefficient={self.ensemble_coefficient}: expected a number or null"
+            )
+        if self.quality not in (None, "fast", "exact"):
+            raise UserError(f"quality={self.quality}: expected fast or exact")
+
+    def like(self, recorded: Mapping[str, Any]) -> "Settings":
+        """Fill in what is None as the demonstrations were recorded, `recorded_settings`."""
+        return replace(
+            self,
+            max_steps=self.max_steps or recorded.get("max_steps", MAX_EPISODE_STEPS),
+            quality=self.quality or recorded.get("quality", "fast"),
+        )
 
     @property
     def seeds(self) -> list[int]:
-        """One a start."""
+        """One an initial state."""
         return list(range(self.seed, self.seed + self.episodes))
 
 
 class Demonstrations(NamedTuple):
-    """What a policy was trained on: each demonstration's actions (T, a), the starts' seeds."""
+    """What a policy was trained on.
+
+    actions: (T, a) of each demonstration.
+    seeds: of their initial states.
+    settings: how they were recorded, where it is known.
+    """
 
     actions: Sequence[np.ndarray]
     seeds: frozenset[int] = frozenset()
+    settings: Mapping[str, Any] = MappingProxyType({})
 
 
 def evaluate(
@@ -97,9 +119,9 @@ def evaluate(
         UserError: the policy, the task, the seeds and the settings do not fit each other.
         WorkerError: a process failed, died or hung.
     """
-    workers = usable_cores() if workers is None else workers
-    if workers < 1:
-        raise UserError(f"workers: found {workers}, expected 1 or more")
+    workers = usable_cores() if workers is None else check_whole_number("workers", workers, 1)
+    check_whole_number("videos", videos, 0)
+    settings = settings.like(demonstrations.settings if demonstrations else {})
     judged = identity(checkpoint)
     policy = load(checkpoint)
     # Refuse what cannot be executed before any process starts.
@@ -118,6 +140,7 @@ def evaluate(
             for seed in settings.seeds
         ]
 
+    check_writable(out)
     build = partial(build, max_steps=settings.max_steps, quality=settings.quality)
     rollouts = [rollout for group in groups.values() for rollout in group]
     with tqdm(total=len(rollouts), desc="rollouts", unit="episode") as bar:
@@ -171,11 +194,11 @@ def choose_filmed(results: Sequence[EpisodeResult], count: int) -> list[EpisodeR
 
 
 def refuse_demonstrated(seeds: Sequence[int], demonstrated: set[int]) -> None:
-    """Raise UserError if a start was demonstrated: success there shows memory, not skill."""
+    """Raise UserError if one was demonstrated: success there shows memory, not skill."""
     if used := sorted(demonstrated.intersection(seeds)):
         named = ", ".join(map(str, used[:10])) + (", ..." if len(used) > 10 else "")
         raise UserError(
-            f"seed: {len(used)} of the {len(seeds)} starts were demonstrated to the policy "
+            f"seed: {len(used)} of the {len(seeds)} initial states were demonstrated to the policy "
             f"(seeds {named}); choose seeds outside {min(demonstrated)} to {max(demonstrated)}"
         )
 

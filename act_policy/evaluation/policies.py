@@ -1,14 +1,12 @@
 """Which file a policy is, and how it is loaded: ONNX, or whatever `export.load` knows."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from act_policy.control.executor import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.export.kinds import ORIGINAL_WEIGHTS_FILES, Source, resolve
-
-ONNX_FILE = "policy.onnx"
+from act_policy.model.weights_file import ONNX_FILE, WEIGHTS_FILES, find_weights, sha256_of
 
 
 def load_policy(path: Path, source: Source | None = None) -> ChunkPolicy:
@@ -36,18 +34,15 @@ def weights_file(path: Path) -> Path:
         return path
     if not path.exists():
         raise UserError(f"checkpoint={path} does not exist")
-    names = (
-        "model.safetensors",  # a bundle, or a LeRobot checkpoint
-        "checkpoints/best.ckpt",
-        "checkpoints/last.ckpt",
-        *ORIGINAL_WEIGHTS_FILES,
-        ONNX_FILE,
-    )
     path = resolve(path)
-    for name in names:
+    if (file := find_weights(path)) is not None:
+        return file
+    others = (*ORIGINAL_WEIGHTS_FILES, ONNX_FILE)
+    for name in others:
         if (path / name).is_file():
             return path / name
-    raise UserError(f"checkpoint={path} holds no policy; expected one of {', '.join(names)} in it")
+    names = ", ".join((*WEIGHTS_FILES, *others))
+    raise UserError(f"checkpoint={path} holds no policy; expected one of {names} in it")
 
 
 def run_folder(path: Path) -> Path | None:
@@ -59,6 +54,4 @@ def run_folder(path: Path) -> Path | None:
 def identity(path: Path) -> dict[str, Any]:
     """Say which weights were judged, so that a result can be told from a later one's."""
     file = weights_file(path)
-    with open(file, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"path": str(path), "file": file.name, "sha256": digest}
+    return {"path": str(path), "file": file.name, "sha256": sha256_of(file)}

@@ -1,19 +1,18 @@
 """What an evaluation found: plain values for JSON, and a table for people."""
 
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from rich.table import Table
 
-from act_policy.data.atomic import atomic_file
+from act_policy.atomic import atomic_file
+from act_policy.errors import UserError
 from act_policy.evaluation.rollouts import EpisodeResult
 from act_policy.evaluation.statistics import wilson_interval
-
-PACKAGES = ("act-policy", "gymnasium", "metaworld", "mujoco", "numpy", "onnxruntime", "torch")
 
 
 def summarise(results: Sequence[EpisodeResult]) -> dict[str, Any]:
@@ -29,27 +28,43 @@ def summarise(results: Sequence[EpisodeResult]) -> dict[str, Any]:
     }
 
 
-def versions() -> dict[str, str]:
-    """Versions of what a result depends on."""
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+def check_writable(folder: Path) -> None:
+    """Make the folder; raise UserError if no file can be written in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UserError(f"out={folder}: cannot be written ({error.strerror})") from None
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write values so that the file is always either the old one or complete."""
-    with atomic_file(path) as file:
-        file.write((json.dumps(values, indent=2) + "\n").encode())
+    """Write values so that the file is always either the old one or complete, else UserError."""
+    try:
+        with atomic_file(path) as file:
+            file.write((json.dumps(values, indent=2) + "\n").encode())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def warnings(report: Mapping[str, Any]) -> list[str]:
+    """Name each baseline that the policy is not clearly better than: their intervals overlap."""
+    meaning = {
+        "black_image": "it may not use its cameras",
+        "replayed_demonstration": "the task may not vary enough to need a policy",
+    }
+    low = report["interval"][0]
+    return [
+        f"warning: the policy is not clearly better than the {name.replace('_', ' ')} (the "
+        f"intervals overlap): {meaning[name]}, or more episodes= would tell them apart"
+        for name, baseline in report["baselines"].items()
+        if baseline["interval"][1] >= low
+    ]
 
 
 def table(title: str, summaries: Mapping[str, Mapping[str, Any]]) -> Table:
     """One row for the policy and each baseline."""
     made = Table(title=title, title_justify="left")
-    made.add_column("who acts")
+    made.add_column("policy")
     for name in ("successes", "success rate", "95% interval", "steps to success (median)"):
         made.add_column(name, justify="right")
     for name, summary in summaries.items():

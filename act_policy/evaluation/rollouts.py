@@ -36,7 +36,7 @@ class EpisodeResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Rollout:
-    """One episode to run: from which start, and who acts.
+    """One episode to run: from which initial state, and which policy acts.
 
     actions: (T, a) to play open loop, after which the episode ends; None lets the policy act.
     black_image: the policy sees black images only.
@@ -86,7 +86,7 @@ def build_environment(
         schema: of the policy.
         sizes: camera name -> (height, width) to render instead of the policy's own.
         max_steps: end of an episode; None keeps the task's own.
-        quality: of the pictures, fast or exact.
+        quality: of the images, fast or exact.
 
     Raises:
         UserError: there is no such task, or it differs from the schema.

@@ -1,6 +1,5 @@
 """Videos and film strips of episodes, made by carrying out their recorded actions once more."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -11,6 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from act_policy.atomic import atomic_file
 from act_policy.evaluation.rollouts import Environment, EpisodeResult
 from act_policy.sim.processes import Handler, run_jobs
 from act_policy.types import Schema
@@ -19,7 +19,7 @@ Sizes = dict[str, tuple[int, int]]
 """Camera name -> (height, width) in pixels."""
 
 FRAME_RATE = 30.0
-"""About this many pictures a second: more would be rendered for nobody."""
+"""About this many images a second: more would be rendered for nobody."""
 
 
 def write_video(path: Path, frames: Iterable[UInt8[np.ndarray, "h w 3"]], rate: float) -> None:
@@ -27,24 +27,18 @@ def write_video(path: Path, frames: Iterable[UInt8[np.ndarray, "h w 3"]], rate: 
 
     The file appears under its name only when it is complete.
     """
-    unfinished = path.with_name(f".{path.name}.part")
-    try:
-        with av.open(
-            str(unfinished), "w", format="mp4", options={"movflags": "+faststart"}
-        ) as container:
-            stream = container.add_stream(
-                "libx264", rate=Fraction(rate).limit_denominator(1000), options={"crf": "20"}
-            )
-            stream.pix_fmt = "yuv420p"  # the only layout that all browsers decode
-            stream.codec_context.thread_count = 1
-            for index, image in enumerate(frames):
-                if index == 0:
-                    stream.height, stream.width = image.shape[:2]
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
-            container.mux(stream.encode(None))
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    options = {"movflags": "+faststart"}  # for which the muxer wants a file's name
+    with atomic_file(path) as file, av.open(str(file.name), "w", "mp4", options) as container:
+        stream = container.add_stream(
+            "libx264", rate=Fraction(rate).limit_denominator(1000), options={"crf": "20"}
+        )
+        stream.pix_fmt = "yuv420p"  # the only layout that all browsers decode
+        stream.codec_context.thread_count = 1
+        for index, image in enumerate(frames):
+            if index == 0:
+                stream.height, stream.width = image.shape[:2]
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        container.mux(stream.encode(None))
 
 
 def write_film_strip(
@@ -53,9 +47,8 @@ def write_film_strip(
     """Write evenly spaced frames side by side as a PNG, the first and the last among them."""
     chosen = np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int)
     strip = Image.fromarray(np.concatenate([frames[index] for index in chosen], axis=1))
-    unfinished = path.with_name(f".{path.name}.part")
-    strip.resize((strip.width // 2, strip.height // 2)).save(unfinished, format="png")
-    os.replace(unfinished, path)
+    with atomic_file(path) as file:
+        strip.resize((strip.width // 2, strip.height // 2)).save(file, format="png")
 
 
 def write_episode_videos(
@@ -76,7 +69,7 @@ def write_episode_videos(
         episodes: as they were rolled out.
         folder: made if need be.
         workers: number of processes.
-        height: of the picture in pixels, even; the cameras' aspect ratios are kept.
+        height: of the video in pixels, even; the cameras' aspect ratios are kept.
 
     Raises:
         WorkerError: a replay ended otherwise than the episode did, or a process failed.
@@ -121,7 +114,7 @@ def replay_frames(
     stride: int,
     alive: Callable[[], None] = lambda: None,
 ) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
-    """Carry out an episode's actions from its seed; yield every stride-th picture and the last.
+    """Carry out an episode's actions from its seed; yield every stride-th image and the last.
 
     Raises:
         RuntimeError: the replay succeeded at another step, or not at all.
@@ -129,7 +122,7 @@ def replay_frames(
     observation, _ = environment.reset(seed=episode.seed)
     for step, action in enumerate(episode.actions, start=1):
         if (step - 1) % stride == 0:
-            yield _picture(observation["pixels"], cameras)
+            yield _image(observation["pixels"], cameras)
         observation, _, _, _, info = environment.step(action)
         if bool(info["success"]) != (episode.success and step == episode.steps):
             raise RuntimeError(
@@ -137,12 +130,10 @@ def replay_frames(
                 f"{episode.steps}, but the replay is a {_outcome(info['success'])} at step {step}"
             )
         alive()
-    yield _picture(observation["pixels"], cameras)
+    yield _image(observation["pixels"], cameras)
 
 
-def _picture(
-    pixels: Mapping[str, np.ndarray], cameras: Sequence[str]
-) -> UInt8[np.ndarray, "h w 3"]:
+def _image(pixels: Mapping[str, np.ndarray], cameras: Sequence[str]) -> UInt8[np.ndarray, "h w 3"]:
     return np.concatenate([pixels[name] for name in cameras], axis=1)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from act_policy.control.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
+from act_policy.export import lerobot_files
 from act_policy.export.lerobot import load_lerobot, save_lerobot
 from act_policy.export.onnx import export_onnx
 from act_policy.export.parity import (
@@ -22,10 +23,18 @@ from act_policy.export.parity import (
     measure_parity,
     random_observation,
 )
+from act_policy.model.checkpoint import CONFIG_FILE
 from act_policy.model.policy import ACTPolicy
+from act_policy.model.weights_file import ONNX_FILE
 
 FORMATS = ("bundle", "onnx", "lerobot")
-ONNX_FILE, LEROBOT_FOLDER, PARITY_FILE = "policy.onnx", "lerobot", "parity.json"
+LEROBOT_FOLDER, PARITY_FILE = "lerobot", "parity.json"
+MARKS = {
+    "bundle": CONFIG_FILE,
+    "onnx": ONNX_FILE,
+    "lerobot": f"{LEROBOT_FOLDER}/{lerobot_files.CONFIG_FILE}",
+}
+"""The file by which each format is known to be in a folder."""
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -42,10 +51,16 @@ def export_policy(policy: ACTPolicy, folder: Path, formats: Sequence[str]) -> di
     all formats agree with the policy is anything moved into place.
 
     Raises:
-        UserError: a format is unknown, or the folder cannot be written.
+        UserError: a format is unknown, or the folder cannot be written or holds another export.
         ParityError: a format does not predict what the policy predicts.
     """
     check_formats(formats)
+    for name, mark in MARKS.items():
+        if name not in formats and (folder / mark).exists():
+            raise UserError(
+                f"out={folder} holds an exported {name} ({mark}), which would then be of another "
+                f"policy; name {name} in format= too, or give another out="
+            )
     existed = folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from act_policy.control.onnx_policy import ONNX_FORMAT_VERSION
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import (
     ACTION_KEY,
@@ -24,8 +25,6 @@ from act_policy.types import (
     STATE_KEY,
     Observation,
 )
-
-FORMAT_VERSION = 1
 
 
 class _PositionalPolicy(nn.Module):
@@ -90,7 +89,7 @@ def export_onnx(policy: ACTPolicy, path: Path) -> None:
         raise RuntimeError("torch.onnx.export returned no program")
     program.model.metadata_props.update(
         {
-            "format_version": str(FORMAT_VERSION),
+            "format_version": ONNX_FORMAT_VERSION,
             "schema": json.dumps(policy.schema.to_dict()),
             "chunk_length": str(policy.chunk_length),
             "demonstration_seeds": json.dumps(list(policy.demonstration_seeds)),

@@ -137,17 +137,25 @@ def load_backbone_weights(backbone: ResNet, weights: str | Path | None) -> None:
     are skipped; everything else must fit.
 
     Raises:
-        UserError: the file is absent, unreadable, or does not fit this network.
+        UserError: the file is absent, unreadable, or does not fit this network; or a frozen norm
+            would stay as it was made.
     """
     if weights is None:
+        if any(isinstance(module, FrozenBatchNorm2d) for module in backbone.modules()):
+            raise UserError(
+                "model.backbone_norm=frozen_batch keeps the statistics of pretrained weights, and "
+                "model.backbone_weights=null gives none; set model.backbone_weights to imagenet or "
+                "a file, or model.backbone_norm to batch or group"
+            )
         return
     if weights == "imagenet":
         url = IMAGENET_FILES[backbone.name]
         path = Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1]
         if not path.is_file():
             raise UserError(
-                f"weights 'imagenet': {path} does not exist and is not downloaded here; put "
-                f"torchvision's {path.name} ({url}) there, or train from scratch with weights: null"
+                f"model.backbone_weights=imagenet: {path} does not exist and is not downloaded; "
+                f"put torchvision's {path.name} ({url}) there, or train from scratch with "
+                "model.backbone_weights=null model.backbone_norm=batch"
             )
     else:
         path = Path(weights)

@@ -1,15 +1,17 @@
 """How a policy lies on disk: a bundle folder, or two entries of a training checkpoint.
 
-bundle folder       config.json         {"format_version", "act": ACTConfig, "statistics"}
+bundle folder       config.json         {"format_version", "act": ACTConfig, "statistics",
+                                        "sha256" of the other two}
                     schema.json         Schema
                     model.safetensors   state dict of ACTPolicy
 Lightning .ckpt     "act_policy"        {"format_version", "act", "statistics", "schema"}
                     "policy_weights"    state dict of ACTPolicy to act with (EMA if it was on)
 """
 
+import hashlib
 import json
-import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,14 +21,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from act_policy.atomic import atomic_file
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
+from act_policy.model.weights_file import BUNDLE_WEIGHTS, WEIGHTS_FILES, find_weights, sha256_of
 from act_policy.types import FieldStatistics, ImageStatistics, Schema, Statistics
 
 FORMAT_VERSION = 1
 CHECKPOINT_KEY = "act_policy"
 WEIGHTS_KEY = "policy_weights"
-CONFIG_FILE, SCHEMA_FILE, WEIGHTS_FILE = "config.json", "schema.json", "model.safetensors"
+CONFIG_FILE, SCHEMA_FILE = "config.json", "schema.json"
 
 
 class SavedPolicy(NamedTuple):
@@ -102,26 +106,16 @@ def to_checkpoint(saved: SavedPolicy) -> dict[str, Any]:
 
 
 def write_bundle(folder: Path, saved: SavedPolicy) -> None:
-    """Write the three files; each appears whole or not at all, and the config last."""
+    """Write the three files; each appears whole or not at all, the one that binds them last."""
     weights = {key: tensor.detach().cpu().contiguous() for key, tensor in saved.weights.items()}
-    contents = {
-        WEIGHTS_FILE: save(weights),
-        SCHEMA_FILE: _to_json(saved.schema.to_dict()),
-        CONFIG_FILE: _to_json(_description(saved)),
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = {name: folder / f".{name}.{os.getpid()}.tmp" for name in contents}
-    try:
-        for name, content in contents.items():
-            with open(temporary[name], "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        for name, path in temporary.items():
-            os.replace(path, folder / name)
-    finally:
-        for path in temporary.values():
-            path.unlink(missing_ok=True)
+    contents = {BUNDLE_WEIGHTS: save(weights), SCHEMA_FILE: _to_json(saved.schema.to_dict())}
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    contents[CONFIG_FILE] = _to_json({**_description(saved), "sha256": sums})
+    with ExitStack() as files:  # which closes the last that was opened first
+        for name in reversed(contents):
+            file = files.enter_context(atomic_file(folder / name))
+            file.write(contents[name])
+            file.flush()  # a full disk shows before anything is replaced
 
 
 def read_policy(path: Path) -> SavedPolicy:
@@ -131,16 +125,9 @@ def read_policy(path: Path) -> SavedPolicy:
         UserError: nothing there, unreadable, or not written by this project.
     """
     if path.is_dir():
-        if (path / CONFIG_FILE).is_file():
-            return _read_bundle(path)
-        candidates = [path / "checkpoints" / name for name in ("best.ckpt", "last.ckpt")]
-        for candidate in candidates:
-            if candidate.is_file():
-                return _read_checkpoint(candidate)
-        raise UserError(
-            f"{path} holds no policy: neither {CONFIG_FILE} (a bundle) nor "
-            "checkpoints/best.ckpt or checkpoints/last.ckpt (a run)"
-        )
+        if (file := find_weights(path)) is None:
+            raise UserError(f"{path} holds no policy; expected one of {', '.join(WEIGHTS_FILES)}")
+        return _read_bundle(path) if file.name == BUNDLE_WEIGHTS else _read_checkpoint(file)
     if not path.is_file():
         raise UserError(f"{path} does not exist; expected a run folder, a checkpoint or a bundle")
     return _read_checkpoint(path)
@@ -179,13 +166,20 @@ def _parse(where: Path, described: Any, schema: Any, weights: Any) -> SavedPolic
 
 
 def _read_bundle(folder: Path) -> SavedPolicy:
-    weights_path = folder / WEIGHTS_FILE
+    weights_path = folder / BUNDLE_WEIGHTS
     try:
         weights = load_file(weights_path)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{weights_path} cannot be read: {error}") from None
     description = _read_json(folder / CONFIG_FILE)
-    return _parse(folder, description, _read_json(folder / SCHEMA_FILE), weights)
+    saved = _parse(folder, description, _read_json(folder / SCHEMA_FILE), weights)
+    sums = description.get("sha256") or {}
+    for name in (BUNDLE_WEIGHTS, SCHEMA_FILE):
+        if sha256_of(folder / name) != sums.get(name):
+            raise UserError(
+                f"{folder / name} is not the one that {CONFIG_FILE} was written with; export again"
+            )
+    return saved
 
 
 def _read_checkpoint(path: Path) -> SavedPolicy:

@@ -1,4 +1,4 @@
-"""Between the robot's units and the network's: zero mean, unit spread, and back."""
+"""Between the robot's units and the network's: zero mean, unit standard deviation, and back."""
 
 import numpy as np
 import torch

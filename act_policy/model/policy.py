@@ -20,7 +20,7 @@ from act_policy.types import Observation, Schema, Statistics
 class ACTPolicy(nn.Module):
     """Normaliser and network in one module, so that neither is used without the other.
 
-    It satisfies the control room's ChunkPolicy: `ChunkExecutor(policy)` turns its chunks into
+    It satisfies the control package's ChunkPolicy: `ChunkExecutor(policy)` turns its chunks into
     single actions.
     """
 

@@ -1,13 +1,32 @@
-"""Camera pictures that cost nothing until somebody looks at them."""
+"""Camera images: which are asked for, and ones that cost nothing until somebody looks at them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from act_policy.errors import UserError
+
+
+def image_sizes(cameras: object) -> dict[str, tuple[int, int]]:
+    """Check a mapping of camera name -> (height, width) in pixels, at least one.
+
+    Raises:
+        UserError: it is something else.
+    """
+    if not isinstance(cameras, Mapping) or not cameras:
+        raise UserError(f"cameras={cameras}: expected {{name: [height, width]}}, at least one")
+    sizes = {}
+    for name, size in cameras.items():
+        sides = list(size) if isinstance(size, Sequence) else []
+        if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
+            raise UserError(f"camera {name}: size {size}; expected [height, width] in pixels")
+        sizes[str(name)] = (sides[0], sides[1])
+    return sizes
+
 
 class LazyImages(dict[str, np.ndarray]):
-    """Camera name -> picture of one moment, each drawn when it is first read, however late."""
+    """Camera name -> image of one moment, each drawn when it is first read, however late."""
 
     def __init__(self, cameras: Iterable[str], draw: Callable[[str], np.ndarray]) -> None:
         super().__init__(dict.fromkeys(cameras))  # type: ignore[arg-type]
@@ -26,19 +45,19 @@ class LazyImages(dict[str, np.ndarray]):
         return super().__iter__()
 
     def get(self, camera: str, default: Any = None) -> Any:
-        """The picture, drawn now if need be; the default for a camera that is not there."""
+        """The image, drawn now if need be; the default for a camera that is not there."""
         return self[camera] if camera in self else default  # noqa: SIM401
 
     def values(self) -> list[np.ndarray]:  # type: ignore[override]
-        """Every picture, in the cameras' order."""
+        """Every image, in the cameras' order."""
         return [self[camera] for camera in self]
 
     def items(self) -> list[tuple[str, np.ndarray]]:  # type: ignore[override]
-        """Every camera with its picture."""
+        """Every camera with its image."""
         return [(camera, self[camera]) for camera in self]
 
     def copy(self) -> dict[str, np.ndarray]:
-        """A plain dictionary with every picture."""
+        """A plain dictionary with every image."""
         return dict(self.items())
 
     def __eq__(self, other: object) -> bool:

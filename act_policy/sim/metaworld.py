@@ -12,7 +12,7 @@ from jaxtyping import Float, Float32
 
 from act_policy.errors import UserError
 from act_policy.sim import TASKS, environment_id
-from act_policy.sim.images import LazyImages
+from act_policy.sim.images import LazyImages, image_sizes
 from act_policy.sim.rendering import Pose, SceneRenderer, import_mujoco
 from act_policy.types import Camera, Schema
 
@@ -57,10 +57,7 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         self._inner.__dict__.pop("sawyer_observation_space", None)
         self._pristine = _Pristine(self._inner)
 
-        sizes = {
-            str(name): _checked_size(name, size)
-            for name, size in (DEFAULT_CAMERAS if cameras is None else cameras).items()
-        }
+        sizes = image_sizes(DEFAULT_CAMERAS if cameras is None else cameras)
         self._renderer = SceneRenderer(copy.copy(self._inner.model), sizes, quality)
         self.schema = Schema(
             cameras=tuple(Camera(name, *size) for name, size in sizes.items()),
@@ -176,10 +173,3 @@ def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in attributes.items()
         if name not in _MUJOCO_OWN
     }
-
-
-def _checked_size(camera: str, size: Sequence[int]) -> tuple[int, int]:
-    if len(size) != 2 or any(int(side) != side or side < 1 for side in size):
-        raise UserError(f"camera {camera}: size {list(size)}; expected [height, width] in pixels")
-    height, width = size
-    return int(height), int(width)

@@ -15,10 +15,11 @@ import h5py
 import numpy as np
 from tqdm import tqdm
 
+from act_policy.atomic import atomic_file, remove_partial_files
 from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.atomic import atomic_file, remove_partial_files
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_whole_number
 from act_policy.sim.experts import scripted_expert
+from act_policy.sim.images import image_sizes
 from act_policy.sim.processes import run_jobs, usable_cores
 from act_policy.sim.rendering import choose_gl_backend
 
@@ -31,9 +32,9 @@ class RecordingSettings:
     """All that decides what the episodes contain; a folder holds episodes of one of these.
 
     environment: gymnasium id. cameras: name -> (height, width) in pixels.
-    quality: of the pictures, fast or exact.
+    quality: of the images, fast or exact.
     max_steps: an episode without success by then is a failure.
-    seed: of the first start; the others follow one by one.
+    seed: of the first initial state; the others follow one by one.
     noise: standard deviation of what is added to the executed movement, in units of the action;
         what is stored is the expert's own action, so a policy learns to correct.
     tail: steps recorded after the first success, in which the expert goes on.
@@ -48,15 +49,19 @@ class RecordingSettings:
     tail: int = 10
 
     def __post_init__(self) -> None:
-        for field, smallest in (("max_steps", 1), ("seed", 0), ("noise", 0), ("tail", 0)):
-            if not getattr(self, field) >= smallest:
-                raise UserError(f"{field}={getattr(self, field)} must be at least {smallest}")
+        for field, smallest in (("max_steps", 1), ("seed", 0), ("tail", 0)):
+            check_whole_number(field, getattr(self, field), smallest)
+        if not isinstance(self.noise, int | float) or not 0 <= self.noise < float("inf"):
+            raise UserError(f"noise={self.noise}: expected a number, 0 or more")
+        if self.quality not in ("fast", "exact"):
+            raise UserError(f"quality={self.quality}: expected fast or exact")
+        image_sizes(self.cameras)
         if self.environment not in gymnasium.registry:
             raise UserError(f"environment {self.environment} is not known to gymnasium")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        cameras = {str(name): [int(side) for side in size] for name, size in self.cameras.items()}
+        cameras = {name: list(size) for name, size in image_sizes(self.cameras).items()}
         return {**asdict(self), "cameras": cameras}
 
     def make_environment(self) -> gymnasium.Env[Any, Any]:
@@ -83,11 +88,8 @@ def record_demonstrations(
         UserError: the folder holds episodes of other settings, or more than asked for; the expert
             fails nearly always; an episode cannot be written.
     """
-    if episodes < 1:
-        raise UserError(f"episodes={episodes} must be at least 1")
-    count = usable_cores() if workers == "auto" else workers
-    if not isinstance(count, int) or count < 1:
-        raise UserError(f"workers={workers}: expected auto or a positive number of processes")
+    check_whole_number("episodes", episodes, 1)
+    count = usable_cores() if workers == "auto" else check_whole_number("workers", workers, 1)
     folder = _Folder(Path(out), settings)
     with folder.locked():
         folder.open(episodes)
@@ -105,7 +107,7 @@ def record_demonstrations(
                 if folder.failures > 20 + 10 * folder.successes:
                     raise UserError(
                         f"{settings.environment}: the expert failed {folder.failures} of "
-                        f"{folder.failures + folder.successes} starts; "
+                        f"{folder.failures + folder.successes} initial states; "
                         "is max_steps too small or noise too large?"
                     )
                 return folder.next_seeds(episodes)
@@ -156,7 +158,7 @@ def record_episode(
     if not success:
         return False
     images: dict[str, list[np.ndarray]] = {name: [] for name in schema.camera_names}
-    for pixels in seen:  # drawn only now: a failure costs no picture
+    for pixels in seen:  # drawn only now: a failure costs no image
         for name, frames in images.items():
             frames.append(pixels[name])
         alive()
@@ -322,7 +324,7 @@ def _seed_of(path: Path) -> int:
     try:
         with h5py.File(path) as file:
             return int(file.attrs["seed"])
-    except (OSError, KeyError):
+    except Exception:  # h5py has many kinds for a damaged file
         raise UserError(
             f"{path}: not an episode of this recording (unreadable, or it has no seed); remove it "
             "and the same command records it again"

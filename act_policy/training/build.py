@@ -1,22 +1,24 @@
 """From settings to a training run: the policy, its training, and the call of the trainer."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import lightning
+import numpy as np
 import torch
 
 from act_policy.data.datamodule import DemonstrationDataModule
 from act_policy.errors import UserError
 from act_policy.model.act import ACTConfig
 from act_policy.model.backbone import load_backbone_weights
-from act_policy.model.checkpoint import read_policy
+from act_policy.model.checkpoint import read_policy, statistics_to_dict
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.module import PolicyTraining
 from act_policy.training.monitor import StopOnSignal
 from act_policy.training.optimizer import OptimizerConfig
-from act_policy.types import Schema
+from act_policy.types import Schema, Statistics
 
 
 def build_policy(
@@ -42,12 +44,10 @@ def build_policy(
     if checkpoint is not None:
         saved = read_policy(checkpoint)
         _check_same(checkpoint, saved.config, config, saved.schema, data.schema)
-        if saved.statistics.step_count != statistics.step_count:
-            raise UserError(
-                f"{checkpoint} was trained on {saved.statistics.step_count} steps, the training "
-                f"episodes now have {statistics.step_count}; resume with the same demonstrations"
-            )
+        _check_same_statistics(checkpoint, saved.statistics, statistics)
         statistics = saved.statistics
+    if not 0 <= seed < 2**32:
+        raise UserError(f"seed: expected 0 to {2**32 - 1}, found {seed}")
     lightning.seed_everything(seed, workers=True, verbose=False)
     policy = ACTPolicy(config, data.schema, statistics)
     policy.demonstration_seeds = data.demonstration_seeds
@@ -70,13 +70,18 @@ def build_training(
     """Make the policy and what trains it; see `build_policy` and `PolicyTraining`.
 
     model also holds kl_weight.
+
+    Raises:
+        UserError: a setting is impossible, or is one that a resumed run cannot change.
     """
     if checkpoint is not None:
-        done = int(torch.load(checkpoint, weights_only=True, mmap=True)["global_step"])
-        if done >= max_steps:
+        weights = _read_run(checkpoint)["state_dict"]
+        averaged = any(name.startswith("average.") for name in weights)
+        if averaged != bool(optimizer.ema_decay):
             raise UserError(
-                f"{checkpoint} is at step {done} of {max_steps}: the run is finished; give a "
-                "larger max_steps= to train on"
+                f"optim.ema_decay={optimizer.ema_decay}: {checkpoint} was trained "
+                f"{'with' if averaged else 'without'} averaged weights, and a resumed run cannot "
+                "change that"
             )
     fields = {name: value for name, value in model.items() if name != "kl_weight"}
     return PolicyTraining(
@@ -90,6 +95,21 @@ def build_training(
     )
 
 
+def finished(checkpoint: Path, max_steps: int, max_minutes: float | None = None) -> str | None:
+    """Say that nothing is left to train of the run that this checkpoint ends; None if there is.
+
+    Raises:
+        UserError: the file is not a checkpoint of a run.
+    """
+    run = _read_run(checkpoint)
+    step, minutes = int(run["global_step"]), float(run["training"]["minutes"])
+    if step >= max_steps:
+        return f"finished: step {step} of {max_steps}; a larger max_steps= trains on"
+    if isinstance(max_minutes, int | float) and minutes >= max_minutes:
+        return f"finished: {minutes:.1f} of {max_minutes} minutes; a larger max_minutes= trains on"
+    return None
+
+
 def train(
     training: PolicyTraining,
     data: DemonstrationDataModule,
@@ -100,7 +120,9 @@ def train(
 
     Raises:
         KeyboardInterrupt: a signal ended it before; there is a checkpoint to resume from.
+        UserError: batches that this network cannot be trained on, or training that diverged.
     """
+    _check_last_batch(training.policy, data, trainer.world_size)
     if len(data.held_out_samples) == 0:
         trainer.limit_val_batches = 0
     try:
@@ -124,3 +146,52 @@ def _check_same(
         raise UserError(
             f"{checkpoint}: a resumed run cannot change its network, but {'; '.join(changed)}"
         )
+
+
+def _check_same_statistics(checkpoint: Path, before: Statistics, now: Statistics) -> None:
+    saved, found = statistics_to_dict(before), statistics_to_dict(now)
+    changed = [
+        f"{name} was {saved[name]}, now {found[name]}"
+        for name in ("step_count", "std_floor")
+        if saved[name] != found[name]
+    ]
+    changed += [
+        f"statistics of {field} differ"
+        for field in ("state", "action", "environment_state")
+        if not all(
+            # another CPU may add up in another order
+            np.allclose(values, found[field][name], rtol=1e-9, atol=1e-12)
+            for name, values in (saved[field] or {}).items()
+        )
+    ]
+    if changed:
+        raise UserError(
+            f"{checkpoint} was trained on other data: {'; '.join(changed)}; resume with the same "
+            "demonstrations, split and data.std_floor"
+        )
+
+
+def _check_last_batch(policy: ACTPolicy, data: DemonstrationDataModule, processes: int) -> None:
+    """Batch norm has no variance to divide by where one sample gives a map of one cell."""
+    backbone = policy.act.image_encoder.backbone
+    cells = min(math.prod(backbone.map_size(c.height, c.width)) for c in policy.config.cameras)
+    if policy.config.backbone_norm != "batch" or cells > 1:
+        return
+    size, samples = data.batch_size, math.ceil(len(data.train_samples) / processes)
+    if size == 1 or samples % size == 1:
+        raise UserError(
+            f"data.batch_size={size}: the last batch of {samples} samples has one sample, whose "
+            "feature map is one cell, and batch norm needs more; choose another data.batch_size, "
+            "model.backbone_norm=group or fewer model.backbone_stages"
+        )
+
+
+def _read_run(checkpoint: Path) -> Mapping[str, Any]:
+    """What Lightning and we saved; tensors stay on disk until they are used."""
+    try:
+        found = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:
+        raise UserError(f"{checkpoint} cannot be read as a checkpoint: {error}") from error
+    if not isinstance(found, Mapping) or "training" not in found:
+        raise UserError(f"{checkpoint} is no checkpoint of a training run of act_policy")
+    return found

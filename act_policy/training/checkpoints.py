@@ -9,7 +9,7 @@ import lightning
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from act_policy.data.atomic import atomic_file
+from act_policy.atomic import PARTIAL_SUFFIX, atomic_file
 from act_policy.errors import UserError
 
 
@@ -87,7 +87,7 @@ class Checkpoints(lightning.Callback):
 
 def _same_file(source: Path, target: Path) -> None:
     """Give `source` a second name, a copy where the file system has no hard links."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}{PARTIAL_SUFFIX}")
     temporary.unlink(missing_ok=True)
     try:
         os.link(source, temporary)

@@ -16,14 +16,14 @@ from act_policy.model.checkpoint import to_checkpoint
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.ema import AveragedModel
 from act_policy.training.losses import action_l1, gaussian_kl
-from act_policy.training.optimizer import OptimizerConfig, build_optimizer
+from act_policy.training.optimizer import OptimizerConfig, build_optimizer, parameter_groups
 
 
 class PolicyTraining(lightning.LightningModule):
     """Trains a policy on chunks of demonstrated actions.
 
-    loss = L1 over the valid elements, normalised by each dimension's spread, plus kl_weight * KL
-    when the policy has a CVAE.
+    loss = L1 over the valid elements, normalised by each dimension's standard deviation, plus
+    kl_weight * KL when the policy has a CVAE.
 
     Everything a step depends on besides the weights (learning rate, random numbers of dropout and
     z) is a function of the step's number, so a resumed run goes on exactly as if never stopped.
@@ -87,6 +87,10 @@ class PolicyTraining(lightning.LightningModule):
     def on_train_start(self) -> None:
         """Start the clock; the averaged copy is never in training mode."""
         self._clock = time.monotonic() - 60 * self.minutes
+        # torch restores a group with its old settings; what is asked for now holds
+        groups = parameter_groups(self.policy, self.optimizer_config)
+        for group, wanted in zip(self.trainer.optimizers[0].param_groups, groups, strict=True):
+            group["peak"], group["weight_decay"] = wanted["peak"], wanted["weight_decay"]
         if self.average is not None:
             self.average.eval()
 
@@ -170,9 +174,10 @@ class PolicyTraining(lightning.LightningModule):
         kept = "; the last checkpoint is intact"
         if bool(broken.any()):
             return head + f"not a finite number in {self._where(broken)}{kept}"
+        clip = "lower" if self.optimizer_config.gradient_clip else "set"
         return head + (
-            f"every input is finite, so training has diverged at {self._where(~broken)}: "
-            f"lower optim.learning_rate or optim.gradient_clip{kept}"
+            "every input is finite, so training has diverged: lower optim.learning_rate or "
+            f"{clip} optim.gradient_clip{kept}"
         )
 
     def _where(self, chosen: Bool[Tensor, " b"]) -> str:
@@ -221,5 +226,5 @@ class PolicyTraining(lightning.LightningModule):
         checkpoint["training"] = {"minutes": self.minutes, "seed": self.seed}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse another policy's checkpoint; set the clock."""
+        """Set the clock."""
         self.minutes = float(checkpoint["training"]["minutes"])

@@ -2,28 +2,14 @@
 
 import json
 import os
-import platform
-import subprocess
-import sys
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from act_policy.data.atomic import atomic_file
+from act_policy.atomic import PARTIAL_SUFFIX, atomic_file
 from act_policy.errors import UserError
+from act_policy.versions import versions
 
 CONFIG_FILE, VERSIONS_FILE, METRICS_FILE = "config.yaml", "versions.json", "metrics.csv"
-PACKAGES = (
-    "act_policy",
-    "torch",
-    "torchvision",
-    "lightning",
-    "numpy",
-    "h5py",
-    "metaworld",
-    "mujoco",
-)
 
 
 class Resumed(NamedTuple):
@@ -36,14 +22,17 @@ class Resumed(NamedTuple):
 def find_run(resume: str | Path) -> Resumed:
     """Find the checkpoint that `resume` means: a run folder (its last), or a checkpoint of a run.
 
+    A run that was killed between its first best.ckpt and last.ckpt goes on from the former.
+
     Raises:
         UserError: there is no such run or it has no checkpoint yet.
     """
     path = Path(resume)
     if path.is_dir():
-        folder, checkpoint = path, path / "checkpoints" / "last.ckpt"
-        if path.name == "checkpoints":
-            folder, checkpoint = path.parent, path / "last.ckpt"
+        folder = path.parent if path.name == "checkpoints" else path
+        checkpoint = folder / "checkpoints" / "last.ckpt"
+        if not checkpoint.exists() and checkpoint.with_name("best.ckpt").exists():
+            checkpoint = checkpoint.with_name("best.ckpt")
     else:
         folder, checkpoint = path.parent.parent, path
     if not path.exists():
@@ -51,7 +40,7 @@ def find_run(resume: str | Path) -> Resumed:
     if not checkpoint.is_file():
         raise UserError(
             f"resume={path}: {checkpoint} does not exist, so there is nothing to go on from; "
-            "remove the folder and start the run again"
+            "start the run again with the command that began it"
         )
     if not (folder / CONFIG_FILE).is_file():
         raise UserError(
@@ -62,7 +51,15 @@ def find_run(resume: str | Path) -> Resumed:
 
 
 def check_free(folder: Path) -> None:
-    """Raise UserError if something is there already: what was trained is never written over."""
+    """Raise UserError if something is there already: what was trained is never written over.
+
+    What a run left that ended before its first checkpoint is removed: nothing was trained. (What
+    wandb keeps of it stays.)
+    """
+    if _is_beginning(folder):
+        for name in (CONFIG_FILE, METRICS_FILE, VERSIONS_FILE):  # what makes it ours goes last
+            (folder / name).unlink(missing_ok=True)
+        return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(
             f"out={folder}: exists and is not empty; go on with it by resume={folder}, "
@@ -78,37 +75,31 @@ def write_start(folder: Path, config: str) -> None:
     """
     path = folder / VERSIONS_FILE
     try:
-        starts = json.loads(path.read_text()) if path.is_file() else []
+        with atomic_file(path) as file:
+            file.write((json.dumps([*_starts(folder), versions()], indent=2) + "\n").encode())
         with atomic_file(folder / CONFIG_FILE) as file:
             file.write(config.encode())
-        with atomic_file(path) as file:
-            file.write((json.dumps([*starts, versions()], indent=2) + "\n").encode())
     except OSError as error:
         raise UserError(f"out={folder}: cannot be written ({error})") from None
 
 
-def versions() -> dict[str, object]:
-    """What this run was made with: packages, Python, machine, commit, command."""
-    found: dict[str, object] = {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    commit = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if commit.returncode == 0:
-        found["commit"] = commit.stdout.strip()
-    return found
+def _starts(folder: Path) -> list[Any]:
+    """The entries of versions.json; none where there is no such file, or another program's."""
+    try:
+        starts = json.loads((folder / VERSIONS_FILE).read_text())
+    except (OSError, ValueError):
+        return []
+    ours = isinstance(starts, list) and all(isinstance(s, dict) and "started" in s for s in starts)
+    return starts if ours else []
+
+
+def _is_beginning(folder: Path) -> bool:
+    """Whether all that is there was left by a run of ours without a checkpoint."""
+    if not _starts(folder):
+        return False
+    ours = {CONFIG_FILE, VERSIONS_FILE, METRICS_FILE, "checkpoints", "wandb"}
+    entries = [*folder.iterdir(), *(folder / "checkpoints").glob("*")]
+    return all(entry.name in ours or entry.name.endswith(PARTIAL_SUFFIX) for entry in entries)
 
 
 def is_first_process() -> bool:

@@ -8,10 +8,11 @@ from typing import Literal
 
 import lightning
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.warnings import PossibleUserWarning
 from lightning.pytorch.loggers.logger import Logger
 
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_whole_number
 from act_policy.training.checkpoints import AtomicCheckpointIO
 
 
@@ -38,14 +39,22 @@ def build_trainer(
         callbacks: in the order in which they act.
         loggers: metrics file, wandb.
         accelerator: "auto" takes a GPU when there is one.
-        devices: how many; "auto" all of them.
+        devices: how many; "auto" all GPUs, or two processes on the CPU.
         strategy: "ddp" for several processes.
         precision: "auto" is bf16-mixed on a GPU that has it and float32 elsewhere.
         threads: CPU threads of torch; by default as many as torch chooses.
 
     Raises:
-        UserError: a GPU is asked for and there is none.
+        UserError: a setting is impossible, or asks for a GPU that is not there.
     """
+    for name, value in (
+        ("max_steps", max_steps),
+        ("validate_every", validate_every),
+        ("log_every", log_every),
+        ("trainer.threads", 1 if threads is None else threads),
+        ("trainer.devices", 1 if devices == "auto" else devices),
+    ):
+        check_whole_number(name, value, 1)
     has_gpu = torch.cuda.is_available()
     if accelerator not in ("auto", "cpu", "gpu"):
         raise UserError(f"trainer.accelerator: expected auto, cpu or gpu, found {accelerator!r}")
@@ -58,6 +67,10 @@ def build_trainer(
         precision = "bf16-mixed" if on_gpu and torch.cuda.is_bf16_supported() else "32-true"
     if devices == "auto":
         devices = torch.cuda.device_count() if on_gpu else 2
+    if on_gpu and int(devices) > torch.cuda.device_count():
+        raise UserError(
+            f"trainer.devices={devices}: torch finds {torch.cuda.device_count()} CUDA devices"
+        )
     if on_gpu:
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.benchmark = True  # image sizes do not change
@@ -65,28 +78,31 @@ def build_trainer(
         torch.set_num_threads(threads)
     several = strategy != "auto"
     quiet_lightning()
-    return lightning.Trainer(
-        default_root_dir=folder,
-        accelerator=accelerator,
-        devices=devices,
-        strategy=strategy,
-        precision=precision,  # type: ignore[arg-type]  # a string checked by Lightning
-        max_steps=max_steps,
-        max_epochs=-1,
-        val_check_interval=validate_every,
-        check_val_every_n_epoch=None,
-        num_sanity_val_steps=0,
-        log_every_n_steps=log_every,
-        callbacks=list(callbacks),
-        logger=list(loggers),
-        plugins=[AtomicCheckpointIO()],
-        enable_checkpointing=False,  # ours are the callback Checkpoints
-        enable_progress_bar=False,  # ours is the callback Monitor
-        enable_model_summary=False,
-        use_distributed_sampler=False,  # the data module divides every batch itself
-        sync_batchnorm=several and on_gpu,
-        benchmark=on_gpu,
-    )
+    try:
+        return lightning.Trainer(
+            default_root_dir=folder,
+            accelerator=accelerator,
+            devices=devices,
+            strategy=strategy,
+            precision=precision,  # type: ignore[arg-type]  # a string checked by Lightning
+            max_steps=max_steps,
+            max_epochs=-1,
+            val_check_interval=validate_every,
+            check_val_every_n_epoch=None,
+            num_sanity_val_steps=0,
+            log_every_n_steps=log_every,
+            callbacks=list(callbacks),
+            logger=list(loggers),
+            plugins=[AtomicCheckpointIO()],
+            enable_checkpointing=False,  # ours are the callback Checkpoints
+            enable_progress_bar=False,  # ours is the callback Monitor
+            enable_model_summary=False,
+            use_distributed_sampler=False,  # the data module divides every batch itself
+            sync_batchnorm=several and on_gpu,
+            benchmark=on_gpu,
+        )
+    except (ValueError, MisconfigurationException) as error:  # a precision or strategy
+        raise UserError(f"trainer: {error}") from None
 
 
 def quiet_lightning() -> None:

@@ -138,6 +138,24 @@ def test_an_action_that_is_not_finite_is_refused_by_name(coefficient: float | No
         ChunkExecutor(Broken(), ensemble_coefficient=coefficient).select_action(observe(0))
 
 
+@pytest.mark.parametrize("coefficient", [None, 0.0])
+def test_after_an_error_no_earlier_prediction_counts(coefficient: float | None) -> None:
+    """The robot held a step meanwhile, so every earlier chunk is a step behind."""
+
+    class Stumbling(CountingPolicy):
+        def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
+            if observation.state[0] < 0:
+                raise UserError("the camera hung")
+            return super().predict_chunk(observation)
+
+    executor = ChunkExecutor(Stumbling(), None if coefficient is not None else 1, coefficient)
+    for _ in range(3):
+        executor.select_action(observe(1.0))
+    with pytest.raises(UserError, match="the camera hung"):
+        executor.select_action(observe(-1.0))
+    assert executor.select_action(observe(1.0))[0] == 300
+
+
 def test_a_chunk_of_another_shape_is_refused() -> None:
     class Longer(CountingPolicy):
         def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:

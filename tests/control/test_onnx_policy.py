@@ -23,6 +23,7 @@ SCHEMA = Schema(
     action_units=("m", "m"),
     rate=10.0,
 )
+DESCRIBED = {"format_version": "1", "schema": json.dumps(SCHEMA.to_dict())}
 
 
 def write_policy(path: Path, metadata: dict[str, str], camera: str = "front") -> Path:
@@ -59,7 +60,7 @@ def write_policy(path: Path, metadata: dict[str, str], camera: str = "front") ->
 
 @pytest.fixture
 def policy(tmp_path: Path) -> OnnxPolicy:
-    metadata = {"schema": json.dumps(SCHEMA.to_dict()), "chunk_length": "4"}
+    metadata = {**DESCRIBED, "chunk_length": "4"}
     metadata["demonstration_seeds"] = "[3, 4]"
     return OnnxPolicy(write_policy(tmp_path / "policy.onnx", metadata), threads=1)
 
@@ -101,16 +102,17 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
         OnnxPolicy(tmp_path / "broken.onnx")
     with pytest.raises(UserError, match="metadata has no schema"):
         OnnxPolicy(write_policy(tmp_path / "foreign.onnx", {"author": "another"}))
-    other = write_policy(
-        tmp_path / "other.onnx", {"schema": json.dumps(SCHEMA.to_dict())}, camera="side"
-    )
+    for version in ({}, {"format_version": "2"}):
+        later = {"schema": DESCRIBED["schema"], **version}
+        with pytest.raises(UserError, match=r"later\.onnx has format version .*, .* reads 1;"):
+            OnnxPolicy(write_policy(tmp_path / "later.onnx", later))
+    other = write_policy(tmp_path / "other.onnx", DESCRIBED, camera="side")
     with pytest.raises(UserError, match=r"inputs .*side.*expected .*front"):
         OnnxPolicy(other)
 
 
 def test_torch_is_not_imported(tmp_path: Path) -> None:
-    metadata = {"schema": json.dumps(SCHEMA.to_dict())}
-    path = write_policy(tmp_path / "policy.onnx", metadata)
+    path = write_policy(tmp_path / "policy.onnx", DESCRIBED)
     code = (
         "import sys; import numpy as np\n"
         "from act_policy import Observation\n"

@@ -1,6 +1,7 @@
 """Reading episodes of others and our own, and what does not fit."""
 
 import json
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -14,8 +15,10 @@ from episodes_for_tests import (
 )
 
 from act_policy.data.aloha_hdf5 import AlohaHDF5Dataset, write_episode
+from act_policy.data.cache import FrameStore
 from act_policy.data.dataset import UndecodableFrameError, open_dataset
 from act_policy.errors import UserError
+from act_policy.types import Camera
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -40,6 +43,12 @@ def test_what_is_written_has_the_layout_that_act_reads(tmp_path):
     schema = make_schema()
     arrays = make_arrays(schema, 3, seed=0)
     write_episode(tmp_path / "e.hdf5", schema, **arrays, velocity=np.ones((3, 3)))
+    write_episode(tmp_path / "unmeasured.hdf5", schema, **arrays)
+    with h5py.File(tmp_path / "unmeasured.hdf5") as file:
+        velocity = file["observations/qvel"][()]
+    np.testing.assert_array_equal(velocity[0], np.zeros(3))
+    state = arrays["state"]
+    np.testing.assert_allclose(velocity[1:], 10 * (state[1:] - state[:-1]), rtol=1e-6)
     with h5py.File(tmp_path / "e.hdf5") as file:
         assert file.attrs["sim"]
         assert file["observations/qpos"].dtype == file["action"].dtype == np.float32
@@ -74,6 +83,19 @@ def test_both_samples_load_and_agree(samples):
             assert np.abs(one.astype(int) - other).mean() < 4
             assert np.abs(one[:4, :4] - red).max() == 0
             assert np.abs(other[:4, :4] - red).max() < 10
+
+
+def test_what_act_plus_plus_compressed_is_read_anywhere():
+    """The smallest sample travels with the tests: a simulated cube transfer, its corner red."""
+    dataset = open_dataset(Path(__file__).parent / "aloha_hdf5_compressed")
+    assert dataset.lengths.tolist() == [35]
+    assert dataset.schema.cameras == (Camera("top", 60, 80),)
+    assert (dataset.schema.state_size, dataset.schema.action_size) == (14, 14)
+    assert dataset.schema.state_names[13] == "right_gripper"
+    assert np.ptp(dataset.action(0), axis=0).max() > 0.1
+    frames = np.stack([dataset.frame(0, step, "top") for step in range(35)]).astype(int)
+    assert np.abs(frames[:, :4, :4] - [255, 0, 0]).max() < 10
+    assert (frames[-1] != frames[0]).any()
 
 
 def test_a_file_without_attributes_may_mix_raw_and_compressed_cameras(tmp_path):
@@ -221,6 +243,25 @@ def test_a_file_cut_short_is_named(make_folder):
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(UserError, match=r"episode_000001.hdf5: is not a readable HDF5 file"):
         open_dataset(path.parent)
+
+
+def test_whatever_bytes_are_damaged_the_episode_is_read_or_named(make_folder):
+    path = make_folder([4]) / "episode_000000.hdf5"
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), 20):
+            damaged[place] = rng.integers(256)
+        path.unlink()
+        path.write_bytes(damaged)
+        try:
+            FrameStore(open_dataset(path.parent)).read("top", np.arange(4))
+        except UserError as error:
+            assert str(path) in str(error)  # noqa: PT017
+            refused += 1
+    assert 5 < refused < 60
 
 
 def test_a_folder_without_episodes_is_refused(tmp_path):

@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import pickle
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -145,7 +147,37 @@ def test_no_space_for_decoded_frames_is_one_message(tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(UserError, match=r"No space left on device.*cache=FOLDER"):
         FrameStore(dataset, tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+def test_datasets_share_a_cache_folder(tmp_path):
+    one = open_dataset(compressed_folder(tmp_path / "one"))
+    other = open_dataset(compressed_folder(tmp_path / "other", broken=[(0, 0)]))
+    store = FrameStore(one, tmp_path / "cache")
+    FrameStore(other, tmp_path / "cache", undecodable="skip")
+    np.testing.assert_array_equal(store.read("top", ORDER), every_frame(one, "top")[ORDER])
+    assert len(list((tmp_path / "cache").rglob("*.frames"))) == 2
+
+
+MANY_FILES = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+import numpy as np
+from act_policy.data import cache
+from act_policy.data.dataset import open_dataset
+
+store = cache.FrameStore(open_dataset(sys.argv[1]))
+for _ in range(2):
+    store.read("top", np.arange(300))
+print(cache._mapped.cache_info().misses)
+"""
+
+
+def test_hundreds_of_files_are_each_mapped_once(make_folder):
+    folder = make_folder([1] * 300)
+    command = [sys.executable, "-c", MANY_FILES, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "300\n", done.stderr
 
 
 def test_a_store_travels_to_another_process_and_notices_a_changed_file(make_folder):

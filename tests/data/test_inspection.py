@@ -74,6 +74,8 @@ def test_constant_and_nearly_constant_dimensions_are_listed(motion):
         ("action", "j1"): "nearly constant: std below the floor 0.01",
     }
     assert remarks(dataset, std_floor=1e-7) == {("state", "j0"): "constant"}
+    (warning,) = find_warnings(dataset)
+    assert warning.startswith("the same at every step: state j0 (0.3);")
 
 
 def test_values_that_are_not_finite_are_counted_and_named(motion):

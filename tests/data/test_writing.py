@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from episodes_for_tests import make_arrays, make_schema
 
+from act_policy.atomic import atomic_file, remove_partial_files
 from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.atomic import atomic_file, remove_partial_files
 from act_policy.data.dataset import open_dataset
 from act_policy.errors import UserError
 

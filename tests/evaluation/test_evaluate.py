@@ -2,21 +2,25 @@
 
 import hashlib
 import json
+import runpy
 import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
+import h5py
 import numpy as np
 import pytest
-from evaluation_fakes import build, load, replace_and_load
+from evaluation_fakes import STEP_LIMIT, ReachEnv, build, load, replace_and_load
 from rich.console import Console
 
 from act_policy import UserError
 from act_policy.evaluation.evaluate import Demonstrations, Settings, evaluate
 from act_policy.evaluation.policies import identity, run_folder, weights_file
-from act_policy.evaluation.report import table
+from act_policy.evaluation.report import table, warnings, write_json
 from act_policy.evaluation.statistics import wilson_interval
+from act_policy.types import Schema
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -36,7 +40,7 @@ def test_report_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
     report = evaluate(
         checkpoint,
         out,
-        Settings(episodes=8, seed=10),
+        Settings(episodes=8, seed=10, max_steps=STEP_LIMIT),
         Demonstrations([forth, back], frozenset({1, 2, 3})),
         videos=2,
         workers=2,
@@ -57,7 +61,10 @@ def test_report_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
     assert written["checkpoint"]["sha256"] == hashlib.sha256(b"weights").hexdigest()
     assert written["settings"]["execute_steps"] is None
     assert written["versions"]["numpy"] == np.__version__
-    assert sorted(path.name for path in (out / "videos").iterdir()) == [
+    assert {"act_policy", "command", "python"} <= written["versions"].keys()
+    in_a_checkout = (Path(__file__).parents[2] / ".git").exists()
+    assert ("commit" in written["versions"]) == in_a_checkout
+    assert sorted(path.name for path in (out / "videos").glob("*.mp4")) == [
         "seed_10_success.mp4",
         "seed_11_success.mp4",
         "seed_13_failure.mp4",
@@ -91,13 +98,13 @@ def test_without_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
 
 def test_demonstrated_seeds_are_refused_by_number(checkpoint: Path, tmp_path: Path) -> None:
     demonstrations = Demonstrations([np.zeros((3, 1))], frozenset({5, 1003, 1007}))
-    with pytest.raises(UserError, match=r"2 of the 10 starts .*\(seeds 1003, 1007\)"):
+    with pytest.raises(UserError, match=r"2 of the 10 initial states .*\(seeds 1003, 1007\)"):
         evaluate(
             checkpoint, tmp_path, Settings(episodes=10), demonstrations, load=load, build=build
         )
     demonstrated = tmp_path / "demonstrated.ckpt"
     demonstrated.write_bytes(b"")
-    with pytest.raises(UserError, match=r"1 of the 10 starts .*\(seeds 1001\)"):
+    with pytest.raises(UserError, match=r"1 of the 10 initial states .*\(seeds 1001\)"):
         evaluate(demonstrated, tmp_path, Settings(episodes=10), load=load, build=build)
     assert not (tmp_path / "evaluation.json").exists()
 
@@ -105,15 +112,117 @@ def test_demonstrated_seeds_are_refused_by_number(checkpoint: Path, tmp_path: Pa
 def test_settings_that_do_not_fit_are_refused_at_once(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="execute_steps: found 9, expected 1 to 4"):
         evaluate(checkpoint, tmp_path, Settings(execute_steps=9), load=load, build=build)
-    with pytest.raises(UserError, match="episodes: found 0"):
+    with pytest.raises(UserError, match="episodes=0"):
         Settings(episodes=0)
-    with pytest.raises(UserError, match="workers: found 0"):
+    with pytest.raises(UserError, match="workers=0"):
         evaluate(checkpoint, tmp_path, Settings(), workers=0, load=load, build=build)
-    with pytest.raises(UserError, match="seed: found -1"):
+    with pytest.raises(UserError, match="videos=-1"):
+        evaluate(checkpoint, tmp_path, Settings(), videos=-1, load=load, build=build)
+    with pytest.raises(UserError, match="seed=-1"):
         Settings(seed=-1)
+    with pytest.raises(UserError, match="quality=finest: expected fast or exact"):
+        Settings(quality="finest")
     wrong = Demonstrations([np.zeros((3, 2))])
     with pytest.raises(UserError, match=r"episode 0 has actions of shape \(3, 2\)"):
         evaluate(checkpoint, tmp_path, Settings(), wrong, load=load, build=build)
+
+
+def no_environment(schema: Schema, **options: object) -> ReachEnv:
+    raise AssertionError("an episode was about to be run")
+
+
+def test_that_nothing_can_be_written_is_said_before_the_first_episode(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match=r"out=.*file/out: cannot be written \(Not a directory"):
+        evaluate(
+            checkpoint,
+            tmp_path / "file" / "out",
+            Settings(episodes=2),
+            load=load,
+            build=no_environment,
+        )
+    (tmp_path / "out" / "evaluation.json").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"evaluation\.json: cannot be written"):
+        write_json(tmp_path / "out" / "evaluation.json", {})
+
+
+def test_what_is_not_said_is_as_the_demonstrations_were_recorded(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    recorded = {"quality": "exact", "max_steps": 7}
+    report = evaluate(
+        checkpoint,
+        tmp_path,
+        Settings(episodes=1, seed=13),
+        Demonstrations([np.zeros((3, 1))], settings=recorded),
+        baselines=False,
+        videos=0,
+        workers=1,
+        load=load,
+        build=build,
+    )
+    assert report["episodes"] == [{"seed": 13, "success": False, "steps": 7}]
+    assert (report["settings"]["quality"], report["settings"]["max_steps"]) == ("exact", 7)
+    said = Settings(quality="fast", max_steps=9)
+    assert said.like(recorded) == said
+    unknown = Settings().like({})
+    assert (unknown.quality, unknown.max_steps) == ("fast", 500)
+
+
+def test_a_baseline_that_may_be_as_good_is_warned_of() -> None:
+    def found(low: float, high: float) -> dict[str, list[float]]:
+        return {"interval": [low, high]}
+
+    report = found(0.6, 0.9) | {
+        "baselines": {"black_image": found(0.2, 0.6), "replayed_demonstration": found(0.1, 0.59)}
+    }
+    (warning,) = warnings(report)
+    assert warning.startswith("warning: the policy is not clearly better than the black image")
+    assert "cameras" in warning
+
+
+@pytest.fixture
+def foreign_run(tmp_path: Path) -> Path:
+    """A run on a robot that the files do not describe, of which one camera was used."""
+    folder = tmp_path / "demonstrations"
+    folder.mkdir()
+    with h5py.File(folder / "episode_0.hdf5", "w") as file:
+        file["observations/qpos"] = np.zeros((4, 2), np.float32)
+        file["action"] = np.full((4, 2), 7, np.float32)
+        for camera in ("left", "right"):
+            file[f"observations/images/{camera}"] = np.zeros((4, 6, 8, 3), np.uint8)
+    names, units = ["x", "y"], ["m", "m"]
+    described = {"state_names": names, "state_units": units, "rate": 10}
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps({**described, "action_names": names, "action_units": units}))
+    data = {"path": str(folder), "schema": str(schema), "cameras": ["right"], "batch_size": 3}
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text(json.dumps({"data": data}))  # JSON is YAML
+    return run
+
+
+def test_a_runs_demonstrations_are_read_as_the_run_read_them(
+    foreign_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = runpy.run_path(str(REPOSITORY / "scripts" / "evaluate.py"))
+    find = script["find_demonstrations"]
+    nothing, moved = SimpleNamespace(demonstrations=None), tmp_path / "moved"
+    found = find(nothing, foreign_run)
+    np.testing.assert_array_equal(found.actions, np.full((1, 4, 2), 7))
+    assert (found.seeds, found.settings) == (frozenset(), {})
+    (tmp_path / "demonstrations").rename(moved)
+    assert find(nothing, foreign_run) is None
+    assert "no longer at" in capsys.readouterr().out
+    assert len(find(SimpleNamespace(demonstrations=str(moved)), foreign_run).actions) == 1
+    with h5py.File(moved / "episode_0.hdf5", "a") as file:
+        file.attrs["settings"] = json.dumps({"quality": "exact"})
+        file.attrs["seed"] = 5
+    found = find(SimpleNamespace(demonstrations=str(moved)), foreign_run)
+    assert (found.seeds, found.settings) == (frozenset({5}), {"quality": "exact"})
+    assert find(nothing, None) is None
 
 
 def test_earlier_results_survive_a_failure(tmp_path: Path) -> None:
@@ -172,6 +281,8 @@ def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         (["checkpoint=/nowhere"], "checkpoint=/nowhere does not exist"),
         (["checkpoint=/nowhere", "episode=3"], "episodes"),
+        (["checkpoint=/nowhere", "execute_steps=all"], "execute_steps=all: expected a whole"),
+        (["checkpoint=/nowhere", "ensemble_coefficient=yes"], "ensemble_coefficient=yes"),
         ([], "checkpoint"),
     ],
 )

@@ -186,6 +186,16 @@ def test_parity_is_per_dimension_in_standard_deviations(policy: ACTPolicy) -> No
         measure_parity(policy, Shifted(policy, np.nan).predict_chunk, "lost")
 
 
+def test_a_format_of_an_earlier_export_never_stays_beside_another_policy(
+    policy: ACTPolicy, tmp_path: Path
+) -> None:
+    export_policy(policy, tmp_path, ["bundle"])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UserError, match=r"holds an exported bundle \(config.json\).*format="):
+        export_policy(make_policy(), tmp_path, ["onnx"])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 @pytest.mark.parametrize("existed", [True, False])
 def test_a_policy_that_differs_is_not_written(
     existed: bool, policy: ACTPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

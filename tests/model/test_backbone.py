@@ -91,6 +91,14 @@ def test_imagenet_absent_names_the_file_and_its_place(
     with pytest.raises(UserError) as error:
         load_backbone_weights(ResNet("resnet18"), "imagenet")
     assert str(tmp_path / "hub" / "checkpoints" / "resnet18-f37072fd.pth") in str(error.value)
+    assert "model.backbone_weights=null model.backbone_norm=batch" in str(error.value)
+
+
+def test_random_weights_are_for_norms_that_learn() -> None:
+    for norm in ("batch", "group"):
+        load_backbone_weights(ResNet("resnet18", 1, 0.25, norm), None)
+    with pytest.raises(UserError, match=r"frozen_batch.*model.backbone_weights to imagenet"):
+        load_backbone_weights(ResNet("resnet18", 1, 0.25, "frozen_batch"), None)
 
 
 def test_imagenet_is_read_from_torchs_cache(

@@ -159,8 +159,13 @@ def test_what_is_no_policy_is_refused_by_name(
     wider.write_text(wider.read_text().replace('"width": 16', '"width": 32'))
     mixed = bundle("mixed") / "model.safetensors"
     weights = load_file(mixed)
-    weights["normalizer.action_mean"] += 1
+    weights["act.action_head.bias"] += 1
     save_file(weights, mixed)
+    renamed = bundle("renamed") / "schema.json"
+    renamed.write_text(renamed.read_text().replace('"gripper"', '"finger"'))
+    edited = to_checkpoint(policy.saved())
+    edited["policy_weights"]["normalizer.action_mean"] = torch.full((2,), 9.0)
+    torch.save(edited, tmp_path / "edited.ckpt")
     cases = {
         "absent": "does not exist",
         "empty": "checkpoints/best.ckpt",
@@ -172,7 +177,9 @@ def test_what_is_no_policy_is_refused_by_name(
         "newer": "format version 2",
         "bare": "schema.json cannot be read",
         "wider": "do not fit the config",
-        "mixed": "action_mean",
+        "mixed": r"model\.safetensors is not the one that config\.json was written with",
+        "renamed": r"schema\.json is not the one that config\.json was written with",
+        "edited.ckpt": "action_mean",
     }
     for name, message in cases.items():
         with pytest.raises(UserError, match=message) as error:

@@ -200,6 +200,15 @@ def test_a_broken_episode_in_the_folder_is_named(scripted_outcomes, tmp_path):
         record_demonstrations(SETTINGS, 2, tmp_path, 1)
 
 
+def test_a_step_holds_a_velocity_where_the_original_act_reads_it(make, tmp_path):
+    path = tmp_path / "episode_000000.hdf5"
+    assert record_episode(make(cameras=SETTINGS.cameras), SETTINGS, 3, path)
+    with h5py.File(path) as file:
+        state, velocity = file["observations/qpos"][()], file["observations/qvel"][()]
+    assert velocity.shape == state.shape
+    assert np.abs(velocity[1:, :3]).max() > 0.1  # metres a second
+
+
 def test_two_recordings_do_not_share_a_folder(scripted_outcomes, tmp_path):
     scripted_outcomes(set())
     folder = record._Folder(tmp_path, SETTINGS)
@@ -209,7 +218,7 @@ def test_two_recordings_do_not_share_a_folder(scripted_outcomes, tmp_path):
 
 def test_an_expert_that_only_fails_is_given_up(scripted_outcomes, tmp_path):
     scripted_outcomes(set(range(1000)))
-    with pytest.raises(UserError, match="the expert failed 21 of 21 starts; is max_steps"):
+    with pytest.raises(UserError, match="the expert failed 21 of 21 initial states; is max_steps"):
         record_demonstrations(SETTINGS, 2, tmp_path, 1)
 
 
@@ -247,11 +256,22 @@ def test_impossible_numbers_are_refused(tmp_path, options, message):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("noise", -0.1), ("tail", -1), ("max_steps", 0), ("environment", "x")]
+    ("field", "value"),
+    [
+        ("noise", -0.1),
+        ("tail", -1),
+        ("max_steps", 0),
+        ("environment", "x"),
+        ("quality", "finest"),
+        ("cameras", {}),
+        ("camera topview", {"topview": [84]}),
+        ("camera topview", {"topview": [84, 0]}),
+    ],
 )
 def test_impossible_settings_are_refused(field, value):
-    with pytest.raises(UserError, match=f"{field}[= ]"):
-        RecordingSettings(**{**SETTINGS.to_dict(), field: value})
+    keyword = "cameras" if field.startswith("camera") else field
+    with pytest.raises(UserError, match=f"{field}[=: ]"):
+        RecordingSettings(**{**SETTINGS.to_dict(), keyword: value})
 
 
 def command(out: Path, *more: str) -> list[str]:
@@ -264,6 +284,23 @@ def command(out: Path, *more: str) -> list[str]:
         f"out={out}",
         *more,
     ]
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("cameras=[84,84]", "cameras=[84, 84]: expected {name: [height, width]}"),
+        ("cameras={topview:84}", "camera topview: size 84; expected [height, width]"),
+        ("episodes=null", "episodes=null: expected"),
+    ],
+)
+def test_the_script_says_what_it_expected(tmp_path, argument, message):
+    given = [word for word in command(tmp_path / "out") if not word.startswith("cameras")]
+    done = subprocess.run([*given, argument], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_files_are_the_same_for_any_number_of_processes_and_after_a_kill(tmp_path):

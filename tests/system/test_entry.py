@@ -78,6 +78,12 @@ def test_composes_and_leaves_nothing_behind(script: Path) -> None:
         ("colour=gren", ["colour=gren", "did you mean green?", "red"]),
         ("coats=many", ["coats=many", "int"]),
         ("coats=true", ["coats=True", "int"]),
+        ("coats=null", ["coats=null", "int"]),
+        ("width=null", ["width=null", "float"]),
+        ("+coat=3", ["+coat=3", "without +"]),
+        ("++coats=3", ["++coats=3", "without +"]),
+        ("~coats", ["~coats", "without + or ~"]),
+        ("hydra.run.dir=here", ["unknown setting hydra.run.dir"]),
         ("coats=(3", ["coats=(3"]),
         ("coats", ["coats", "key=value"]),
         ("--verbose", ["--verbose", "--help"]),
@@ -95,6 +101,18 @@ def test_wrong_input_is_2_and_says_which(script: Path, argument: str, words: lis
 def test_a_missing_value_is_2_and_named(script: Path) -> None:
     code, _, error = call(script)
     assert (code, error) == (2, "error: missing: give fence=...\n")
+
+
+def test_a_missing_choice_is_2_with_what_there_is(script: Path) -> None:
+    paint = script.parent / "configs" / "paint.yaml"
+    paint.write_text(paint.read_text().replace("colour: red", "colour: '???'"))
+    woods = script.parent / "configs" / "colour" / "wood"  # choices in a folder count too
+    woods.mkdir()
+    (woods / "oak.yaml").write_text("# @package colour\nname: oak\n")
+    code, _, error = call(script, "fence=north")
+    assert code == 2
+    assert error == "error: missing: give colour=..., one of green, red, wood/oak\n"
+    assert call(script, "fence=north", "colour=wood/oak")[1] == "oak 2 0.5\n"
 
 
 def test_exit_codes(script: Path) -> None:

@@ -1,6 +1,7 @@
 """`scripts/train.py` as a user runs it."""
 
 import csv
+import io
 import json
 import os
 import random
@@ -12,10 +13,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 from act_policy import ACTPolicy
 from act_policy.data.aloha_hdf5 import write_episode
@@ -130,6 +133,11 @@ def test_trains_and_leaves_a_whole_run(demonstrations: Path, tmp_path: Path) -> 
         (["data.path=DEMOS", "out=run", "optim.schedule=step"], ["optim.schedule", "cosine"]),
         (["data.path=DEMOS", "out=run", "data.cameras=[rear]"], ["rear", "front"]),
         (["data.path=DEMOS", "out=run", "trainer.accelerator=gpu"], ["gpu", "trainer=auto"]),
+        (["data.path=DEMOS", "out=run", "trainer.precision=foo"], ["foo", "bf16-mixed"]),
+        (["data.path=DEMOS", "out=run", "log_every=0"], ["log_every=0"]),
+        (["data.path=DEMOS", "out=run", "validate_every=0"], ["validate_every=0"]),
+        (["data.path=DEMOS", "out=run", "max_steps=null"], ["max_steps=null", "int"]),
+        (["data.path=DEMOS", "out=run", "+max_step=3"], ["+max_step=3"]),
         (["resume=nowhere"], ["nowhere", "run folder"]),
         (["resume=nowhere", "out=run"], ["out=", "resume=", "not both"]),
         (["resume=last"], ["out=RUN"]),
@@ -162,13 +170,56 @@ def test_wrong_input_is_2_with_one_message_and_leaves_nothing(
 
 
 @pytest.mark.slow
+def test_one_episode_instead_of_a_list_is_2(demonstrations: Path, tmp_path: Path) -> None:
+    # in its own process: beartype, which the tests turn on, would be quicker
+    arguments = ("experiment=tiny", f"data.path={demonstrations}", f"out={tmp_path / 'run'}")
+    done = call(*arguments, "data.train_episodes=5")
+    assert done.returncode == 2
+    assert "train_episodes: expected a list of indices like [0, 1], found 5" in done.stderr
+
+
+def write_compressed(folder: Path) -> None:
+    """Four episodes of others, without names; one frame of the first is cut off."""
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    for episode in range(4):
+        buffer = io.BytesIO()
+        Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(buffer, "JPEG")
+        rows = np.stack([np.frombuffer(buffer.getvalue(), np.uint8)] * 6)
+        if episode == 0:
+            rows[3, 50:] = 0
+        with h5py.File(folder / f"episode_{episode}.hdf5", "w") as file:
+            file["observations/qpos"] = rng.normal(size=(6, 2)).astype(np.float32)
+            file["action"] = rng.normal(size=(6, 2)).astype(np.float32)
+            file["observations/images/front"] = rows
+
+
+@pytest.mark.slow
+def test_relative_paths_hold_from_anywhere_and_skipped_frames_are_told(tmp_path: Path) -> None:
+    write_compressed(tmp_path / "theirs")
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA.to_dict()))
+    relative = ["data.path=theirs", "data.schema=schema.json", "data.cache=cache"]
+    skip = ["data.undecodable=skip", "data.train_episodes=[0, 1, 2]"]
+    done = call("experiment=tiny", *relative, *skip, "out=run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "data.undecodable=skip: frames that are left out: 1" in done.stdout
+    (tmp_path / "elsewhere").mkdir()
+    done = call(f"resume={tmp_path / 'run'}", "max_steps=12", cwd=tmp_path / "elsewhere")
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.slow
 def test_resume_goes_on_from_a_copied_run_folder(demonstrations: Path, tmp_path: Path) -> None:
     first = call("experiment=tiny", f"data.path={demonstrations}", f"out={tmp_path / 'first'}")
     assert first.returncode == 0, first.stderr
     (tmp_path / "first").rename(tmp_path / "moved")
     done = call("resume=moved", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "max_steps" in done.stderr
+    assert done.returncode == 0
+    assert done.stdout == "finished: step 10 of 10; a larger max_steps= trains on\n"
+    refused = call("resume=moved", "data.batch_size=3", "max_steps=14", cwd=tmp_path)
+    assert refused.returncode == 2  # and the run's configuration stays what it was
+    assert "batch_size 4" in refused.stderr
     for resume in ("moved", "moved/checkpoints/last.ckpt"):
         steps = 14 if resume == "moved" else 16
         done = call(f"resume={resume}", f"max_steps={steps}", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Small demonstrations for every test of this room."""
+"""Small demonstrations for every test of this package."""
 
 from pathlib import Path
 

@@ -72,3 +72,23 @@ def test_no_hard_links_no_harm(
     monkeypatch.setattr(checkpoints.os, "link", refuse)
     run = run_training(demonstrations, tmp_path, max_steps=2)
     assert steps(run) == {"best.ckpt": 2, "last.ckpt": 2}
+
+
+def test_a_link_that_a_killed_run_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def killed(*args: Any) -> None:
+        raise KilledError
+
+    source, target = tmp_path / "checkpoints" / "best.ckpt", tmp_path / "checkpoints" / "last.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"step": 1}, source)
+    monkeypatch.setattr(checkpoints.os, "replace", killed)
+    with pytest.raises(KilledError):
+        checkpoints._same_file(source, target)
+    monkeypatch.undo()
+    assert len(list(source.parent.iterdir())) == 2
+    AtomicCheckpointIO().save_checkpoint({"step": 2}, source)
+    assert [p.name for p in source.parent.iterdir()] == ["best.ckpt"]

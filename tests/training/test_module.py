@@ -12,11 +12,13 @@ from training_help import NO_CVAE, TINY, Run, make_data, run_training, write_dem
 from act_policy import ACTPolicy
 from act_policy.data.datamodule import Batch
 from act_policy.errors import UserError
+from act_policy.training import build
 from act_policy.training.build import build_training
 from act_policy.training.losses import action_l1
 from act_policy.training.metrics_file import MetricsFile
 from act_policy.training.module import PolicyTraining
 from act_policy.training.optimizer import OptimizerConfig
+from act_policy.training.trainer import build_trainer
 
 
 def make_training(demonstrations: Path, **model: Any) -> tuple[PolicyTraining, Batch]:
@@ -195,7 +197,8 @@ def test_not_finite_stops_and_names_the_sample(
     episode, step = broken[0]
     if where == "weights":
         assert "diverged" in message
-        assert "learning_rate" in message
+        assert "lower optim.learning_rate or lower optim.gradient_clip" in message
+        assert "episode" not in message  # no sample is to blame
     else:
         assert f"in episode {episode} (episode_{episode:06}.hdf5) step {step};" in message
     policy = ACTPolicy.load(tmp_path)
@@ -223,6 +226,10 @@ def test_minutes_end_the_run_and_the_cosine(demonstrations: Path, tmp_path: Path
     saved = torch.load(run.checkpoints / "last.ckpt", weights_only=True)
     assert saved["global_step"] == run.trainer.global_step
     assert saved["training"]["minutes"] == run.training.minutes
+    again: dict[str, Any] = {"max_steps": 10_000, "max_minutes": 1.0 / 60}
+    assert "a larger max_minutes= trains on" in str(
+        build.finished(run.checkpoints / "last.ckpt", **again)
+    )
 
 
 def test_nonsense_limits_are_refused(demonstrations: Path, tmp_path: Path) -> None:
@@ -232,3 +239,52 @@ def test_nonsense_limits_are_refused(demonstrations: Path, tmp_path: Path) -> No
         run_training(demonstrations, tmp_path, max_minutes=0.0)
     with pytest.raises(UserError, match=r"kl_weight.*found -1"):
         run_training(demonstrations, tmp_path, model={"kl_weight": -1.0})
+    for name in ("validate_every", "log_every"):
+        with pytest.raises(UserError, match=rf"{name}=0: .*1 or more"):
+            build_trainer(
+                tmp_path, **({"max_steps": 1, "validate_every": 1, "log_every": 1} | {name: 0})
+            )
+    with pytest.raises(UserError, match=r"seed.*found -1"):
+        build_training(TINY, OptimizerConfig(), make_data(demonstrations), 1, seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"precision": "foo"}, "'foo' is invalid.*bf16-mixed"),
+        ({"strategy": "foo"}, "strategy='foo'"),
+        ({"devices": 0}, "trainer.devices=0"),
+        ({"devices": "many"}, "trainer.devices=many"),
+        ({"threads": 0}, "trainer.threads=0"),
+    ],
+)
+def test_nonsense_of_the_trainer_is_refused(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        build_trainer(tmp_path, 1, 1, 1, **({"accelerator": "cpu"} | options))
+
+
+def test_more_gpus_than_there_are_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UserError, match=r"trainer.devices=4: torch finds 1 CUDA"):
+        build_trainer(tmp_path, 1, 1, 1, accelerator="gpu", devices=4, precision="32-true")
+
+
+# 17 training samples; three stages make one cell of 16x16 and two of 12x20
+@pytest.mark.parametrize("batch_size", [1, 16])
+def test_batch_norm_over_one_cell_of_one_sample_is_refused_before_training(
+    demonstrations: Path, tmp_path: Path, batch_size: int
+) -> None:
+    options = {"max_steps": 2, "model": {"backbone_stages": 3}, "cameras": ["front"]}
+    with pytest.raises(UserError, match=rf"data.batch_size={batch_size}: .*model.backbone_norm"):
+        run_training(demonstrations, tmp_path, batch_size=batch_size, **options)
+    assert run_training(demonstrations, tmp_path, batch_size=17, **options).trainer.global_step == 2
+
+
+def test_a_frozen_norm_wants_weights(demonstrations: Path) -> None:
+    with pytest.raises(UserError, match=r"model.backbone_weights to imagenet.*model.backbone_norm"):
+        make_training(demonstrations, backbone_norm="frozen_batch")

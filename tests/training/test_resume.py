@@ -8,9 +8,18 @@ from typing import Any
 import lightning
 import pytest
 import torch
-from training_help import NO_CVAE, Run, assert_same_weights, run_training
+from training_help import (
+    NO_CVAE,
+    Recorder,
+    Run,
+    assert_same_weights,
+    run_training,
+    write_demonstrations,
+)
 
 from act_policy.errors import UserError
+from act_policy.training.build import finished
+from act_policy.training.optimizer import OptimizerConfig
 from act_policy.training.run_folder import check_free, find_run, write_start
 
 # five batches an epoch: 3 and 8 lie in the middle of one, 5 at its end, 6 just after
@@ -118,13 +127,13 @@ def test_what_a_killed_run_logged_after_its_checkpoint_is_logged_again(
     assert_same_weights(straight.weights(), second.weights())
 
 
-def test_a_finished_run_can_be_made_longer_but_not_trained_again(
+def test_a_finished_run_says_so_and_can_be_made_longer(
     demonstrations: Path, tmp_path: Path
 ) -> None:
     first = run_training(demonstrations, tmp_path, max_steps=6)
     checkpoint = first.checkpoints / "last.ckpt"
-    with pytest.raises(UserError, match=r"step 6 of 6.*max_steps"):
-        run_training(demonstrations, tmp_path, max_steps=6, checkpoint=checkpoint)
+    assert finished(checkpoint, 6) == "finished: step 6 of 6; a larger max_steps= trains on"
+    assert finished(checkpoint, 7) is None
     longer = run_training(demonstrations, tmp_path, max_steps=12, checkpoint=checkpoint)
     assert longer.trainer.global_step == 12
     assert longer.recorder.steps == [7, 8, 9, 10, 11, 12]
@@ -137,10 +146,75 @@ def test_another_network_or_other_demonstrations_are_refused(
     more = {"max_steps": 20, "checkpoint": checkpoint}
     with pytest.raises(UserError, match=r"width was 16, now 32"):
         run_training(demonstrations, tmp_path, model={"width": 32}, **more)
-    with pytest.raises(UserError, match=r"same demonstrations"):
+    with pytest.raises(UserError, match=r"step_count was 17, now 9.*same demonstrations"):
         run_training(demonstrations, tmp_path, train_episodes=[0], **more)
+    with pytest.raises(UserError, match=r"std_floor was 0.01, now 0.02"):
+        run_training(demonstrations, tmp_path, std_floor=0.02, **more)
     with pytest.raises(UserError, match=r"cameras"):
         run_training(demonstrations, tmp_path, cameras=["front"], **more)
+
+
+def test_other_demonstrations_of_the_same_lengths_are_refused_but_moved_ones_are_not(
+    straight: Run, tmp_path: Path
+) -> None:
+    more = {"max_steps": 11, "checkpoint": straight.checkpoints / "last.ckpt"}
+    others = write_demonstrations(tmp_path / "others", seed=1)
+    with pytest.raises(UserError, match=r"statistics of state differ.*same demonstrations"):
+        run_training(others, tmp_path / "run", **more)
+    moved = write_demonstrations(tmp_path / "moved")
+    assert run_training(moved, tmp_path / "run", **more).trainer.global_step == 11
+
+
+def test_learning_rates_and_weight_decay_are_those_asked_for_now(
+    straight: Run, demonstrations: Path, tmp_path: Path
+) -> None:
+    decays: set[float] = set()
+
+    class Look(Recorder):
+        def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
+            groups = trainer.optimizers[0].param_groups
+            self.rates.append(sorted({group["lr"] for group in groups}))
+            decays.update(group["weight_decay"] for group in groups)
+
+    look = Look()
+    optimizer = OptimizerConfig(0.125, 0.0625, 0.5, 2, "constant", ema_decay=0.9)
+    run_training(
+        demonstrations,
+        tmp_path,
+        max_steps=12,
+        optimizer=optimizer,
+        checkpoint=straight.checkpoints / "last.ckpt",
+        callbacks=[look],
+    )
+    assert look.rates == [[0.0625, 0.125]] * 2
+    assert decays == {0.5, 0.0}
+
+
+@pytest.mark.parametrize("before", [0.9, 0.0])
+def test_averaging_cannot_be_switched_on_or_off(
+    demonstrations: Path, tmp_path: Path, before: float
+) -> None:
+    run = run_training(
+        demonstrations, tmp_path, max_steps=2, optimizer=OptimizerConfig(ema_decay=before)
+    )
+    with pytest.raises(UserError, match=r"optim.ema_decay=.*with"):
+        run_training(
+            demonstrations,
+            tmp_path,
+            max_steps=4,
+            optimizer=OptimizerConfig(ema_decay=0.9 - before),
+            checkpoint=run.checkpoints / "last.ckpt",
+        )
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    garbage = tmp_path / "last.ckpt"
+    garbage.write_bytes(b"not a checkpoint")
+    with pytest.raises(UserError, match=r"last.ckpt cannot be read"):
+        finished(garbage, 10)
+    torch.save({"global_step": 3}, garbage)
+    with pytest.raises(UserError, match=r"last.ckpt is no checkpoint of a training run"):
+        finished(garbage, 10)
 
 
 def test_resume_takes_a_run_a_checkpoint_or_its_folder(straight: Run, tmp_path: Path) -> None:
@@ -156,6 +230,44 @@ def test_resume_takes_a_run_a_checkpoint_or_its_folder(straight: Run, tmp_path: 
     with pytest.raises(UserError, match=r"not empty.*resume="):
         check_free(straight.folder)
     check_free(tmp_path)
+
+
+def test_killed_between_best_and_last_goes_on_from_best(tmp_path: Path) -> None:
+    write_start(tmp_path, "seed: 3\n")
+    best = tmp_path / "checkpoints" / "best.ckpt"
+    best.parent.mkdir()
+    best.touch()
+    (best.parent / ".last.ckpt.123.partial").touch()
+    assert find_run(tmp_path) == find_run(best.parent) == (tmp_path, best)
+    with pytest.raises(UserError, match=r"not empty.*resume="):
+        check_free(tmp_path)
+    assert best.is_file()
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_may_start_again(tmp_path: Path) -> None:
+    write_start(tmp_path, "seed: 3\n")
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / ".best.ckpt.123.partial").touch()  # killed while it was written
+    (tmp_path / ".metrics.csv.123.partial").touch()
+    (tmp_path / "wandb" / "offline-run-1").mkdir(parents=True)
+    (tmp_path / "wandb" / "offline-run-1" / "run.wandb").touch()
+    check_free(tmp_path)
+    assert not list(tmp_path.glob("[a-z]*.*"))
+    write_start(tmp_path, "seed: 3\n")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="not empty"):
+        check_free(tmp_path)
+    assert (tmp_path / "config.yaml").read_text() == "seed: 3\n"
+
+
+@pytest.mark.parametrize("versions", [None, '{"node": 18}', "not JSON", "[]"])
+def test_what_another_program_left_is_not_removed(tmp_path: Path, versions: str | None) -> None:
+    (tmp_path / "config.yaml").write_text("theirs: true\n")
+    if versions is not None:
+        (tmp_path / "versions.json").write_text(versions)
+    with pytest.raises(UserError, match="not empty"):
+        check_free(tmp_path)
+    assert (tmp_path / "config.yaml").read_text() == "theirs: true\n"
 
 
 def test_resume_from_best_goes_on_there(

@@ -30,9 +30,11 @@ SCHEMA = Schema(
 )
 
 
-def write_demonstrations(folder: Path, lengths: tuple[int, ...] = (9, 2, 7, 6)) -> Path:
-    """Write episodes of those lengths with random content; the last lengths may be shorter."""
-    rng = np.random.default_rng(0)
+def write_demonstrations(
+    folder: Path, lengths: tuple[int, ...] = (9, 2, 7, 6), seed: int = 0
+) -> Path:
+    """Write episodes of those lengths with random content."""
+    rng = np.random.default_rng(seed)
     for episode, steps in enumerate(lengths):
         state = rng.normal(size=(steps, 2)).astype(np.float32)
         action = np.concatenate([2 * state, state[:, :1] > 0], axis=1).astype(np.float32)
