@@ -19,7 +19,7 @@ setup: .venv/.installed  ## Make the environment in .venv with everything in it
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[train,sim,robot,dev]'
 	touch $@
 
-demo: $(RUN)/.trained  ## Record demonstrations, train, evaluate on unseen starts, export, check the export
+demo: $(RUN)/.trained  ## Record demonstrations, train, evaluate on unseen initial states, export, check the export
 	$(BIN)/python scripts/evaluate.py checkpoint=$(RUN) episodes=100 seed=1000 execute_steps=4 out=$(RUN)
 	$(BIN)/python scripts/export_policy.py checkpoint=$(RUN) format=[bundle,onnx] out=$(RUN)/export
 

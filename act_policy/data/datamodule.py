@@ -260,7 +260,7 @@ class DemonstrationDataModule(LightningDataModule):
 
     @property
     def demonstration_seeds(self) -> tuple[int, ...]:
-        """Seeds of the starts of all demonstrations, ascending; an evaluation must use others."""
+        """Seeds of all demonstrations, ascending; an evaluation must use others."""
         return tuple(sorted({seed for seed in self.dataset.seeds if seed is not None}))
 
     @cached_property

@@ -20,7 +20,7 @@ class DemonstrationDataset(Protocol):
     schema: what all episodes share.
     lengths: int64 (episodes,), steps in each.
     episode_names, episode_paths: the file of each.
-    seeds: the simulator's seed of each start, None where it is not known.
+    seeds: the simulator's seed of each, None where it is not known.
     outcomes: whether the demonstration succeeded, None where it is not known.
     """
 

@@ -36,7 +36,7 @@ CONFIG_FILE, SCHEMA_FILE = "config.json", "schema.json"
 class SavedPolicy(NamedTuple):
     """Everything that makes a policy; weights is ACTPolicy's state dict.
 
-    demonstration_seeds: starts that it was shown in simulation; evaluation refuses to use them.
+    demonstration_seeds: of the initial states it was shown; evaluation refuses to use them.
     """
 
     config: ACTConfig

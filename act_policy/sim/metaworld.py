@@ -1,4 +1,4 @@
-"""Meta-World's tasks as gymnasium environments that a seed fixes and that show pictures only."""
+"""Meta-World's tasks as gymnasium environments that a seed fixes and that show images only."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -23,10 +23,10 @@ ACTION_SIZE = 4
 
 
 class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
-    """One Meta-World task: its physics, its success rule, camera pictures and the hand's own state.
+    """One Meta-World task: its physics, its success rule, camera images and the hand's own state.
 
     Observation: {"pixels": camera -> uint8 (h, w, 3), "agent_pos": float32 (4,) hand x, y, z in
-    metres and gripper opening, 0 closed to 1 open}. A picture is drawn when it is read.
+    metres and gripper opening, 0 closed to 1 open}. An image is drawn when it is read.
     Action: float32 (4,) clipped to [-1, 1]: the hand's target moves by action centimetres in
     x, y, z, and the gripper closes (1) or opens (-1).
 
@@ -92,7 +92,7 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
             inner._freeze_rand_vec = freeze
             mujoco.mj_resetData(inner.model, inner.data)
             inner.reset_model()
-        # Some tasks move markers after their last forward pass; a picture must show them in place.
+        # Some tasks move markers after their last forward pass; an image must show them in place.
         mujoco.mj_kinematics(inner.model, inner.data)
         mujoco.mj_camlight(inner.model, inner.data)
         inner._prev_obs = inner._get_curr_obs_combined_no_goal()
@@ -117,11 +117,11 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
 
     @property
     def frame_count(self) -> int:
-        """How many pictures were drawn so far."""
+        """How many images were drawn so far."""
         return self._renderer.frame_count
 
     def render(self) -> Any:
-        """The first camera's picture of the present moment."""
+        """The first camera's image of the present moment."""
         if self.render_mode != "rgb_array":
             return None
         return self._renderer.render(next(iter(self._renderer.cameras)), Pose.of(self._inner.data))

@@ -131,7 +131,7 @@ def record_episode(
     path: Path,
     alive: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Record the expert's attempt at one start; write it to `path` only if it succeeds.
+    """Record the expert's attempt at one initial state; write it to `path` only if it succeeds.
 
     A step holds what was observed and what the expert then did; the noise is a function of the
     seed. Returns whether it succeeded within `max_steps`.
@@ -187,10 +187,10 @@ def _make_recorder(
 
 
 class _Folder:
-    """The episodes of one recording on the disk: which starts are done and how they ended.
+    """The episodes of one recording on the disk: which seeds are done and how they ended.
 
     An episode is first written under its seed in a staging folder and takes its place among the
-    numbered ones when every earlier start is done, so the numbered ones never have a gap.
+    numbered ones when every earlier seed is done, so the numbered ones never have a gap.
     """
 
     def __init__(self, path: Path, settings: RecordingSettings) -> None:
@@ -274,7 +274,7 @@ class _Folder:
         self._place()
 
     def next_seeds(self, episodes: int) -> list[int]:
-        """The starts to try now: as many as successes are missing, the lowest seeds first."""
+        """The seeds to try now: as many as successes are missing, the lowest seeds first."""
         fresh: list[int] = []
         seed, promised = self._settings.seed, 0
         while promised < episodes:
@@ -297,7 +297,7 @@ class _Folder:
         self._place()
 
     def _place(self) -> None:
-        """Number the episodes whose earlier starts are all done."""
+        """Number the episodes whose earlier seeds are all done."""
         seed, number = self._settings.seed, 0
         while seed in self._written or seed in self._failed:
             if seed in self._written:

@@ -1,4 +1,4 @@
-"""Pictures of a MuJoCo scene: which GL backend works, and quick frames of the asked size."""
+"""Images of a MuJoCo scene: which GL backend works, and quick frames of the asked size."""
 
 import atexit
 import importlib
@@ -126,7 +126,7 @@ class SceneRenderer:
     """Draws a model's cameras, each at its own size, all with one drawing context.
 
     fast: no shadows, reflections or multisampling; exact: as the model asks for.
-    The context is made at the first frame, so an environment whose pictures nobody reads costs
+    The context is made at the first frame, so an environment whose images nobody reads costs
     nothing.
     """
 
@@ -148,7 +148,7 @@ class SceneRenderer:
         self._closed = False
 
     def render(self, camera: str, pose: Pose) -> UInt8[np.ndarray, "h w 3"]:
-        """Draw one camera's upright picture of the pose: uint8 RGB (h, w, 3)."""
+        """Draw one camera's upright image of the pose: uint8 RGB (h, w, 3)."""
         if self._closed:
             raise RuntimeError(f"camera {camera} was read after its environment was closed")
         if self._gl is None:
