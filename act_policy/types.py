@@ -240,7 +240,9 @@ class Schema:
 class FieldStatistics(NamedTuple):
     """Statistics of one vector over every training step: float64, one value a dimension.
 
-    std is the population standard deviation as measured; what divides is `Statistics.scale`.
+    std is the population standard deviation as measured; what divides is `Statistics.scale`. A
+    policy imported from other software brings the centre and spread it was normalised with as mean
+    and std, and NaN as min and max where it does not say them.
     """
 
     mean: np.ndarray
@@ -249,11 +251,19 @@ class FieldStatistics(NamedTuple):
     max: np.ndarray
 
 
+class ImageStatistics(NamedTuple):
+    """What normalises one camera's pixels in [0, 1], RGB: float64 (3,), std is the divisor."""
+
+    mean: np.ndarray
+    std: np.ndarray
+
+
 class Statistics(NamedTuple):
     """What the normaliser needs, over exactly the episodes trained on.
 
     std_floor: the smallest divisor, in physical units; a joint that never moved must not explode.
-    step_count: number of steps measured.
+    step_count: number of steps measured; 0 where an imported policy does not say it.
+    images: by camera name, for policies trained with others than ImageNet's; None is ImageNet's.
     """
 
     state: FieldStatistics
@@ -261,6 +271,7 @@ class Statistics(NamedTuple):
     step_count: int
     std_floor: float = 1e-2
     environment_state: FieldStatistics | None = None
+    images: Mapping[str, ImageStatistics] | None = None
 
     def scale(self, field: FieldStatistics) -> np.ndarray:
         """The divisor max(std, std_floor), float64, one value a dimension."""

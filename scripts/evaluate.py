@@ -6,6 +6,7 @@ Writes evaluation.json (success rate, 95% interval, every episode, baselines) an
 run, or to out=FOLDER.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ def main(config: Any) -> None:
     from rich.console import Console
 
     from act_policy.evaluation.evaluate import Settings, evaluate
-    from act_policy.evaluation.policies import run_folder
+    from act_policy.evaluation.policies import load_policy, run_folder
     from act_policy.evaluation.report import table, warnings
+    from act_policy.export.kinds import Source
     from act_policy.sim.rendering import choose_gl_backend
 
     settings = Settings(
@@ -45,6 +47,7 @@ def main(config: Any) -> None:
         baselines=config.baselines,
         videos=config.videos,
         workers=None if config.workers == "auto" else config.workers,
+        load=partial(load_policy, source=Source.from_settings(config.source)),
     )
     used = report["settings"]
     title = (

@@ -102,7 +102,7 @@ def evaluate(
     """Try a policy and its baselines; write evaluation.json and videos/ to `out`.
 
     Args:
-        checkpoint: run folder, checkpoint file, bundle or ONNX file.
+        checkpoint: run folder, checkpoint file, bundle, ONNX file, or one of other software.
         out: folder, made if need be.
         settings: how it is tried.
         demonstrations: their seeds are refused, and they are replayed as a baseline.

@@ -1,15 +1,16 @@
-"""Which file a policy is, and how it is loaded: run folder, checkpoint, bundle or ONNX."""
+"""Which file a policy is, and how it is loaded: ONNX, or whatever `export.load` knows."""
 
 from pathlib import Path
 from typing import Any
 
 from act_policy.control.executor import ChunkPolicy
 from act_policy.errors import UserError
+from act_policy.export.kinds import ORIGINAL_WEIGHTS_FILES, Source, resolve
 from act_policy.model.weights_file import ONNX_FILE, WEIGHTS_FILES, find_weights, sha256_of
 
 
-def load_policy(path: Path) -> ChunkPolicy:
-    """Load a policy of any kind for inference on the CPU.
+def load_policy(path: Path, source: Source | None = None) -> ChunkPolicy:
+    """Load a policy of any kind for inference on the CPU; source is what it may not say.
 
     Raises:
         UserError: there is none, or it cannot be read.
@@ -18,9 +19,9 @@ def load_policy(path: Path) -> ChunkPolicy:
         from act_policy.control.onnx_policy import OnnxPolicy
 
         return OnnxPolicy(file, threads=1)
-    from act_policy.model.policy import ACTPolicy  # only now: an ONNX file needs no torch
+    from act_policy.export import load  # only now: an ONNX file needs no torch
 
-    return ACTPolicy.load(path)
+    return load.load_policy(path, source)
 
 
 def weights_file(path: Path) -> Path:
@@ -33,11 +34,14 @@ def weights_file(path: Path) -> Path:
         return path
     if not path.exists():
         raise UserError(f"checkpoint={path} does not exist")
+    path = resolve(path)
     if (file := find_weights(path)) is not None:
         return file
-    if (path / ONNX_FILE).is_file():
-        return path / ONNX_FILE
-    names = ", ".join((*WEIGHTS_FILES, ONNX_FILE))
+    others = (*ORIGINAL_WEIGHTS_FILES, ONNX_FILE)
+    for name in others:
+        if (path / name).is_file():
+            return path / name
+    names = ", ".join((*WEIGHTS_FILES, *others))
     raise UserError(f"checkpoint={path} holds no policy; expected one of {names} in it")
 
 

@@ -95,7 +95,10 @@ def build_environment(
 
     cameras = {camera.name: (camera.height, camera.width) for camera in schema.cameras}
     if not schema.task:
-        raise UserError("the policy's schema names no simulated task, so it cannot be rolled out")
+        raise UserError(
+            "the policy's schema names no simulated task, so it cannot be rolled out; other "
+            "software's checkpoint gets one, and names, by source.schema=FILE.json"
+        )
     try:
         environment = gymnasium.make(
             schema.task,

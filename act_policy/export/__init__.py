@@ -1,1 +1,1 @@
-"""Policies as files: bundle and ONNX, each proven equal to the trained policy."""
+"""Policies as files: bundle, ONNX and other software's checkpoints, proven equal."""

@@ -12,6 +12,8 @@ import numpy as np
 
 from act_policy.control.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
+from act_policy.export import lerobot_files
+from act_policy.export.lerobot import load_lerobot, save_lerobot
 from act_policy.export.onnx import export_onnx
 from act_policy.export.parity import (
     BATCH_SIZES,
@@ -25,9 +27,13 @@ from act_policy.model.checkpoint import CONFIG_FILE
 from act_policy.model.policy import ACTPolicy
 from act_policy.model.weights_file import ONNX_FILE
 
-FORMATS = ("bundle", "onnx")
-PARITY_FILE = "parity.json"
-MARKS = {"bundle": CONFIG_FILE, "onnx": ONNX_FILE}
+FORMATS = ("bundle", "onnx", "lerobot")
+LEROBOT_FOLDER, PARITY_FILE = "lerobot", "parity.json"
+MARKS = {
+    "bundle": CONFIG_FILE,
+    "onnx": ONNX_FILE,
+    "lerobot": f"{LEROBOT_FOLDER}/{lerobot_files.CONFIG_FILE}",
+}
 """The file by which each format is known to be in a folder."""
 
 
@@ -68,6 +74,11 @@ def export_policy(policy: ACTPolicy, folder: Path, formats: Sequence[str]) -> di
             measured["bundle"] = measure_parity(
                 policy, ACTPolicy.load(work).predict_chunk, "bundle"
             )
+        if "lerobot" in formats:
+            save_lerobot(policy, work / LEROBOT_FOLDER)
+            measured["lerobot"] = measure_parity(
+                policy, load_lerobot(work / LEROBOT_FOLDER).predict_chunk, "lerobot"
+            )
         if "onnx" in formats:
             export_onnx(policy, work / ONNX_FILE)
             measured["onnx"] = measure_parity(
@@ -82,8 +93,10 @@ def export_policy(policy: ACTPolicy, folder: Path, formats: Sequence[str]) -> di
             "formats": {name: parity._asdict() for name, parity in measured.items()},
         }
         (work / PARITY_FILE).write_text(json.dumps(report, indent=2) + "\n")
-        for path in sorted(work.iterdir(), key=lambda path: path.name == PARITY_FILE):
-            os.replace(path, folder / path.name)
+        made = [path.relative_to(work) for path in work.rglob("*") if path.is_file()]
+        for path in sorted(made, key=lambda path: path.name == PARITY_FILE):
+            (folder / path).parent.mkdir(exist_ok=True)
+            os.replace(work / path, folder / path)
     except OSError as error:
         raise UserError(f"out: {folder} cannot be written: {error}") from None
     finally:

@@ -44,8 +44,11 @@ def random_observation(
     """Noise images, and vectors over the whole range that training saw."""
 
     def vector(field: FieldStatistics) -> np.ndarray:
-        shape = (batch, len(field.min))
-        return generator.uniform(field.min, field.max, shape).astype(np.float32)
+        shape = (batch, len(field.mean))
+        # An imported policy may not know its range.
+        low = np.where(np.isnan(field.min), field.mean - 3 * field.std, field.min)
+        high = np.where(np.isnan(field.max), field.mean + 3 * field.std, field.max)
+        return generator.uniform(low, high, shape).astype(np.float32)
 
     images = {
         camera.name: generator.integers(

@@ -25,7 +25,7 @@ from act_policy.atomic import atomic_file
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
 from act_policy.model.weights_file import BUNDLE_WEIGHTS, WEIGHTS_FILES, find_weights, sha256_of
-from act_policy.types import FieldStatistics, Schema, Statistics
+from act_policy.types import FieldStatistics, ImageStatistics, Schema, Statistics
 
 FORMAT_VERSION = 1
 CHECKPOINT_KEY = "act_policy"
@@ -49,25 +49,39 @@ class SavedPolicy(NamedTuple):
 def statistics_to_dict(statistics: Statistics) -> dict[str, Any]:
     """Plain values for JSON, exact to the bit; `statistics_from_dict` is the inverse."""
 
-    def plain(field: FieldStatistics | None) -> dict[str, list[float]] | None:
-        return None if field is None else {k: v.tolist() for k, v in field._asdict().items()}
+    def plain(
+        field: FieldStatistics | ImageStatistics | None,
+    ) -> dict[str, list[float | None]] | None:
+        # JSON has no NaN: what is not known is null.
+        if field is None:
+            return None
+        return {
+            name: [None if np.isnan(x) else float(x) for x in values]
+            for name, values in field._asdict().items()
+        }
 
-    return {
+    described: dict[str, Any] = {
         "state": plain(statistics.state),
         "action": plain(statistics.action),
         "environment_state": plain(statistics.environment_state),
         "step_count": int(statistics.step_count),
         "std_floor": float(statistics.std_floor),
     }
+    if statistics.images is not None:
+        described["images"] = {name: plain(image) for name, image in statistics.images.items()}
+    return described
 
 
 def statistics_from_dict(plain: Mapping[str, Any]) -> Statistics:
     """Rebuild from `statistics_to_dict`; a missing field raises UserError."""
 
-    def field(name: str) -> FieldStatistics:
-        values = {key: np.asarray(value, dtype=np.float64) for key, value in plain[name].items()}
-        return FieldStatistics(**values)
+    def arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        return {key: np.asarray(value, dtype=np.float64) for key, value in values.items()}
 
+    def field(name: str) -> FieldStatistics:
+        return FieldStatistics(**arrays(plain[name]))
+
+    images = plain.get("images")
     try:
         return Statistics(
             state=field("state"),
@@ -75,6 +89,9 @@ def statistics_from_dict(plain: Mapping[str, Any]) -> Statistics:
             step_count=plain["step_count"],
             std_floor=plain["std_floor"],
             environment_state=field("environment_state") if plain["environment_state"] else None,
+            images=None
+            if images is None
+            else {name: ImageStatistics(**arrays(image)) for name, image in images.items()},
         )
     except (KeyError, TypeError) as error:
         raise UserError(f"statistics: {error}") from None

@@ -31,8 +31,13 @@ class Normalizer(nn.Module):
 
     def __init__(self, statistics: Statistics) -> None:
         super().__init__()
-        self.register_buffer("image_mean", torch.tensor(IMAGENET_MEAN))
-        self.register_buffer("image_std", torch.tensor(IMAGENET_STD))
+        # One row for all cameras, or a row for each.
+        own = statistics.images
+        self.image_rows = None if own is None else {name: i for i, name in enumerate(own)}
+        mean = IMAGENET_MEAN if own is None else np.stack([image.mean for image in own.values()])
+        std = IMAGENET_STD if own is None else np.stack([image.std for image in own.values()])
+        self.register_buffer("image_mean", torch.tensor(mean, dtype=torch.float32))
+        self.register_buffer("image_std", torch.tensor(std, dtype=torch.float32))
         fields: dict[str, FieldStatistics | None] = {
             "state": statistics.state,
             "action": statistics.action,
@@ -53,19 +58,23 @@ class Normalizer(nn.Module):
                 environment_state - self.environment_state_mean
             ) / self.environment_state_scale
         return Observation(
-            {name: self.images(image) for name, image in observation.images.items()},
+            {name: self.images(image, name) for name, image in observation.images.items()},
             self.state(observation.state),
             environment_state,
         )
 
-    def images(self, images: UInt8[Tensor, "b h w 3"]) -> Float[Tensor, "b 3 h w"]:
-        """Scale to [0, 1], then by ImageNet's mean and standard deviation.
+    def images(self, images: UInt8[Tensor, "b h w 3"], camera: str) -> Float[Tensor, "b 3 h w"]:
+        """Scale to [0, 1], then by ImageNet's mean and standard deviation, or the camera's own.
 
         The result keeps the channels last in memory, as the images came.
         """
         # One multiplication and one addition a pixel, on the device the images are on.
-        scale = 1 / (255 * self.image_std)
-        shift = -self.image_mean / self.image_std
+        mean, std = self.image_mean, self.image_std
+        if self.image_rows is not None:
+            row = self.image_rows[camera]
+            mean, std = mean[row], std[row]
+        scale = 1 / (255 * std)
+        shift = -mean / std
         return rearrange(images.to(scale.dtype) * scale + shift, "b h w c -> b c h w")
 
     def state(self, state: Float[Tensor, "b s"]) -> Float[Tensor, "b s"]:

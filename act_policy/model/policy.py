@@ -39,6 +39,11 @@ class ACTPolicy(nn.Module):
             found = 0 if measured is None else len(measured.mean)
             if found != size:
                 raise UserError(f"statistics of {field}: {found} dimensions, expected {size}")
+        if statistics.images is not None and set(statistics.images) != set(config.camera_names):
+            raise UserError(
+                f"statistics of images: cameras {sorted(statistics.images)}, "
+                f"expected {sorted(config.camera_names)}"
+            )
 
     @property
     def chunk_length(self) -> int:

@@ -53,7 +53,7 @@ def test_physical_actions_is_the_inverse(values: list[float], std: list[float]) 
 def test_images_are_scaled_as_imagenets(statistics: Statistics) -> None:
     normalizer = Normalizer(statistics)
     images = torch.randint(0, 256, (2, 4, 5, 3), dtype=torch.uint8)
-    found = normalizer.images(images)
+    found = normalizer.images(images, "top")
     assert found.shape == (2, 3, 4, 5)
     for channel in range(3):
         expected = (images[..., channel] / 255 - IMAGENET_MEAN[channel]) / IMAGENET_STD[channel]

@@ -1,0 +1,92 @@
+"""Let LeRobot write policies for us, and load those that we export; keep what it said.
+
+    .venv/bin/python tests/parity/record_lerobot.py PYTHON_THAT_HAS_LEROBOT
+
+Writes tests/parity/lerobot_0_4_4.json, which test_lerobot_checkpoints.py expects: no test needs
+LeRobot. Policies: those of lerobot_cases.py, the samples, and ours with a trained batch norm.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lerobot_cases import CASES
+from lerobot_checkpoints import (
+    RECORD,
+    SAMPLES,
+    case_observation,
+    folder_digest,
+    load_sample,
+    ours_with_batch_norm,
+    random_batch,
+    sample_observation,
+)
+from safetensors.torch import save_file
+
+from act_policy.export.lerobot import save_lerobot
+from act_policy.export.load import load_policy
+from act_policy.types import Observation
+
+SAMPLE_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "samples"
+
+
+def main(python: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        theirs = ask(python, {"make": list(CASES), "folder": str(folder / "made")})
+        policies = {case: load_policy(folder / "made" / case) for case in CASES}
+        observations = {case: case_observation(case) for case in CASES}
+        for sample in SAMPLES:
+            policies[sample] = load_sample(SAMPLE_FOLDER, sample, folder)
+            observations[sample] = sample_observation(SAMPLE_FOLDER, sample)
+        policies["batch_norm"] = ours_with_batch_norm()
+        observations["batch_norm"] = random_batch(policies["batch_norm"])
+        out = folder / "exported"
+        for case, policy in policies.items():
+            save_lerobot(policy, out / case)
+            save_file(keys(observations[case]), out / f"{case}.observation.safetensors")
+        loaded = ask(python, {"load": list(policies), "folder": str(out)})
+        record: dict[str, Any] = {"lerobot": theirs.pop("lerobot"), "written": theirs, "loaded": {}}
+        for case, policy in policies.items():
+            actions = np.array(loaded[case]["actions"])
+            error = float(np.abs(policy.predict_chunk(observations[case]) - actions).max())
+            print(f"{case:<28}largest difference {error:.1e} of {np.abs(actions).max():.1f}")
+            record["loaded"][case] = {
+                "checkpoint": folder_digest(out / case),
+                "largest_error": error,
+                **loaded[case],
+            }
+    RECORD.write_text(json.dumps(record, separators=(",", ":")) + "\n")
+    print(f"wrote {RECORD}, {RECORD.stat().st_size // 1024} kB")
+
+
+def ask(python: str, request: dict[str, Any]) -> dict[str, Any]:
+    peer = Path(__file__).with_name("lerobot_peer.py")
+    done = subprocess.run(
+        [python, str(peer), json.dumps(request)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(done.stderr)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def keys(observation: Observation[Any]) -> dict[str, torch.Tensor]:
+    """Under LeRobot's names, images with the channels first."""
+    found = {
+        f"observation.images.{name}": torch.as_tensor(image).permute(0, 3, 1, 2).contiguous()
+        for name, image in observation.images.items()
+    }
+    found["observation.state"] = torch.as_tensor(observation.state)
+    if observation.environment_state is not None:
+        found["observation.environment_state"] = torch.as_tensor(observation.environment_state)
+    return found
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
