@@ -9,13 +9,13 @@ from act_policy.errors import UserError
 
 
 def image_sizes(cameras: object) -> dict[str, tuple[int, int]]:
-    """Check a mapping of camera name -> (height, width) in pixels, at least one.
+    """Check a mapping of camera name -> (height, width) in pixels; it may be empty.
 
     Raises:
         UserError: it is something else.
     """
-    if not isinstance(cameras, Mapping) or not cameras:
-        raise UserError(f"cameras={cameras}: expected {{name: [height, width]}}, at least one")
+    if not isinstance(cameras, Mapping):
+        raise UserError(f"cameras={cameras}: expected {{name: [height, width]}}")
     sizes = {}
     for name, size in cameras.items():
         sides = list(size) if isinstance(size, Sequence) else []

@@ -55,7 +55,8 @@ class RecordingSettings:
             raise UserError(f"noise={self.noise}: expected a number, 0 or more")
         if self.quality not in ("fast", "exact"):
             raise UserError(f"quality={self.quality}: expected fast or exact")
-        image_sizes(self.cameras)
+        if not image_sizes(self.cameras):
+            raise UserError("cameras={}: a demonstration needs at least one camera")
         if self.environment not in gymnasium.registry:
             raise UserError(f"environment {self.environment} is not known to gymnasium")
 
