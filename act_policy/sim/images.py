@@ -20,7 +20,8 @@ def image_sizes(cameras: object) -> dict[str, tuple[int, int]]:
     for name, size in cameras.items():
         sides = list(size) if isinstance(size, Sequence) else []
         if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
-            raise UserError(f"camera {name}: size {sides or size}; expected [height, width] in pixels")
+            found = sides or size
+            raise UserError(f"camera {name}: size {found}; expected [height, width] in pixels")
         sizes[str(name)] = (sides[0], sides[1])
     return sizes
 
