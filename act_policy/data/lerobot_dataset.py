@@ -1,6 +1,6 @@
 """A LeRobotDataset (v2.1 or v3.0) on disk as demonstrations; nothing is ever downloaded.
 
-States and actions come from the parquet files, pictures from image columns or from videos.
+States and actions come from the parquet files, images from image columns or from videos.
 Cameras are the features `observation.images.<name>` and `observation.image`; other features are
 left alone.
 """
@@ -33,7 +33,7 @@ HOW_TO_SKIP = "Copy the file again, or drop such frames with data.undecodable=sk
 class LeRobotDataset:
     """A LeRobotDataset in a folder.
 
-    Everything but the pictures themselves is checked when the folder is opened, and states and
+    Everything but the images themselves is checked when the folder is opened, and states and
     actions are then in memory. A video's frame is found by its number in the file.
 
     Args:

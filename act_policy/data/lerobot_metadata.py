@@ -31,7 +31,7 @@ class Feature(NamedTuple):
 
     @property
     def is_image(self) -> bool:
-        """Whether it is a picture a step, in a column or in a video."""
+        """Whether it is an image a step, in a column or in a video."""
         return self.dtype in ("image", "video")
 
 

@@ -1,4 +1,4 @@
-"""The rows of a LeRobotDataset's parquet files: states, actions, encoded pictures."""
+"""The rows of a LeRobotDataset's parquet files: states, actions, encoded images."""
 
 import io
 from itertools import pairwise
@@ -125,7 +125,7 @@ def _numbers(path: Path, key: str, column: pa.ChunkedArray) -> np.ndarray:
 
 
 class ImageColumn:
-    """Encoded pictures in a parquet file, one row group in memory at a time."""
+    """Encoded images in a parquet file, one row group in memory at a time."""
 
     def __init__(self, path: Path, key: str) -> None:
         self.path, self._key = path, key

@@ -564,7 +564,7 @@ def test_a_video_that_is_cut_short_loses_only_what_is_cut_off(tmp_path):
         open_dataset(folder)
 
 
-def test_a_broken_picture_in_an_image_column_is_named(tmp_path):
+def test_a_broken_image_in_an_image_column_is_named(tmp_path):
     folder = write_lerobot(tmp_path, lengths=(4, 5), kind="image", keys=(TOP,))
     half = {"bytes": png(6)["bytes"][:60], "path": None}
     in_table(DATA["v3.0"], TOP, 6, half)(folder)
