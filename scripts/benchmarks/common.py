@@ -1,0 +1,132 @@
+"""What the suites share: the clock, the network under test, the question to a peer."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from act_policy.errors import UserError
+
+Row = dict[str, Any]
+"""Who, what was measured (value and unit), and what belongs to it."""
+
+
+def training_settings(config: Any) -> Any:
+    """Compose what train.py would use for the recipe; no data and no pretrained weights."""
+    from entry import compose_settings
+    from omegaconf import OmegaConf
+
+    choices = [f"experiment={config.recipe}", "data.path=none"]
+    if config.network is not None:
+        choices.append(f"model={config.network}")
+    if config.batch_size is not None:
+        choices.append(f"data.batch_size={config.batch_size}")
+    settings = compose_settings("train", choices)
+    OmegaConf.set_struct(settings, False)
+    settings.model.backbone_weights = None
+    return settings
+
+
+def as_lerobot(settings: Any) -> Any:
+    """Give the recipe's network the shape that LeRobot's ACT has: the whole ResNet."""
+    alike = settings.copy()
+    alike.model.update(
+        {
+            "backbone_stages": 4,
+            "backbone_width": 1.0,
+            "backbone_norm": "frozen_batch",
+            "camera_embedding": False,
+        }
+    )
+    return alike
+
+
+def ask_peer(config: Any, settings: Any) -> Row:
+    """Run benchmark_peer.py in the peer's Python with the same sizes; return its row."""
+    from omegaconf import OmegaConf
+
+    request = OmegaConf.to_container(config)
+    if settings is not None:
+        request["model"] = OmegaConf.to_container(settings.model)
+        request["batch_size"] = settings.data.batch_size
+    script = Path(__file__).with_name("peer.py")
+    done = subprocess.run(
+        [config.peer, str(script), json.dumps(request)], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise UserError(f"peer={config.peer} failed:\n{done.stderr[-3000:]}")
+    row: Row = json.loads(done.stdout.strip().splitlines()[-1])
+    return row
+
+
+def make_policy(config: Any, settings: Any) -> Any:
+    """Make the network with random weights."""
+    from act_policy.model.act import ACTConfig
+    from act_policy.model.policy import ACTPolicy
+
+    schema = make_schema(config)
+    fields = {k: v for k, v in settings.model.items() if k not in ("kl_weight", "backbone_weights")}
+    return ACTPolicy(ACTConfig.for_schema(schema, **fields), schema, make_statistics())
+
+
+def make_schema(config: Any) -> Any:
+    """A robot of four dimensions with the cameras that were asked for."""
+    from act_policy.types import Camera, Schema
+
+    names = ("x", "y", "z", "gripper")
+    return Schema(
+        cameras=tuple(Camera(name, *size) for name, size in config.cameras.items()),
+        state_names=names,
+        state_units=("m",) * 4,
+        action_names=names,
+        action_units=("m",) * 4,
+        rate=80.0,
+    )
+
+
+def make_statistics() -> Any:
+    """Mean 0 and standard deviation 1."""
+    import numpy as np
+
+    from act_policy.types import FieldStatistics, Statistics
+
+    field = FieldStatistics(np.zeros(4), np.ones(4), -np.ones(4), np.ones(4))
+    return Statistics(field, field, 1)
+
+
+def random_batch(schema: Any, chunk_length: int, size: int, seed: int) -> Any:
+    """A batch as the data module makes it."""
+    import torch
+
+    from act_policy.data.datamodule import Batch
+    from act_policy.types import Observation
+
+    generator = torch.Generator().manual_seed(seed)
+    images = {
+        camera.name: torch.randint(
+            0, 256, (size, camera.height, camera.width, 3), dtype=torch.uint8, generator=generator
+        )
+        for camera in schema.cameras
+    }
+    state = torch.randn(size, schema.state_size, generator=generator)
+    actions = torch.randn(size, chunk_length, schema.action_size, generator=generator)
+    is_pad = torch.zeros(size, chunk_length, dtype=torch.bool)
+    zeros = torch.zeros(size, dtype=torch.long)
+    return Batch(Observation(images, state), actions, is_pad, zeros, zeros)
+
+
+def time_calls(config: Any, call: Callable[[], Any], whole: int = 1) -> float:
+    """Seconds a call, the median of the repeats; each has a multiple of `whole` calls."""
+    for _ in range(3 * whole):
+        call()
+    means = []
+    for _ in range(config.repeats):
+        began, calls = time.perf_counter(), 0
+        while calls == 0 or calls % whole or time.perf_counter() - began < config.seconds:
+            call()
+            calls += 1
+        means.append((time.perf_counter() - began) / calls)
+    return median(means)

@@ -1,0 +1,82 @@
+"""Samples a second through whole training steps."""
+
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.common import (
+    Row,
+    as_lerobot,
+    ask_peer,
+    make_policy,
+    random_batch,
+    training_settings,
+)
+
+
+def measure(config: Any) -> list[Row]:
+    """Samples a second through whole training steps, on random uint8 images."""
+    settings = training_settings(config)
+    rows = [training_row(config, settings, "act_policy, the recipe's network")]
+    if config.peer is not None:
+        name = "act_policy, LeRobot's network"
+        alike = training_row(config, as_lerobot(settings), name)
+        peer = ask_peer(config, settings)
+        rows += [{**alike, "compare_with": peer["who"]}, peer]
+    return rows
+
+
+def training_row(config: Any, settings: Any, who: str) -> Row:
+    """Train for the given time through the real trainer; random batches."""
+    import lightning
+    import torch
+    from hydra.utils import instantiate
+    from torch.utils.data import DataLoader
+
+    from act_policy.training.module import PolicyTraining
+    from act_policy.training.trainer import build_trainer
+
+    class Clock(lightning.Callback):
+        """Marks the end of every step; stops when enough were seen."""
+
+        def __init__(self) -> None:
+            self.marks: list[float] = []
+
+        def on_train_batch_end(self, trainer: lightning.Trainer, *args: Any) -> None:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            self.marks.append(time.perf_counter())
+            enough = config.repeats * config.seconds
+            if len(self.marks) > 3 + config.repeats and self.marks[-1] - self.marks[3] > enough:
+                trainer.should_stop = True
+
+    torch.set_num_threads(config.threads)
+    size, steps = settings.data.batch_size, 100_000
+    policy = make_policy(config, settings).to(memory_format=torch.channels_last)
+    training = PolicyTraining(
+        policy, instantiate(settings.optim), steps, kl_weight=settings.model.kl_weight
+    )
+    clock = Clock()
+    batches = [
+        random_batch(policy.schema, settings.model.chunk_length, size, seed) for seed in range(4)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = build_trainer(Path(folder), steps, steps, steps, callbacks=[clock])
+        trainer.limit_val_batches = 0
+        repeated = [batches[step % 4] for step in range(20_000)]
+        trainer.fit(training, train_dataloaders=DataLoader(repeated, batch_size=None))  # type: ignore[arg-type]
+    return {
+        "who": who,
+        "value": size / median(seconds_a_step(clock.marks[3:], config.repeats)),
+        "unit": "samples/s",
+        "batch_size": size,
+        "parameters": sum(p.numel() for p in policy.parameters()),
+    }
+
+
+def seconds_a_step(marks: list[float], repeats: int) -> list[float]:
+    """Seconds a step in each of the parts that the marks are cut into."""
+    length = (len(marks) - 1) // repeats
+    return [(marks[(i + 1) * length] - marks[i * length]) / length for i in range(repeats)]
