@@ -114,7 +114,9 @@ def held_out_errors(config: Any, run: Path | None, policy: Any) -> Any:
     own = open_run_data(run_config(run), config.demonstrations)
     if own is None or not own.held_out:
         return None
-    return score_open_loop(policy, own.dataset, own.held_out, own.pool, chunks=200)
+    return score_open_loop(
+        policy, own.dataset, own.held_out, own.pool, chunks=200, says=own.says_held_out
+    )
 
 
 def run_config(run: Path | None) -> Any:

@@ -10,7 +10,7 @@ from act_policy.evaluation.heat_map import Reading, enlarged, overlay
 from act_policy.page import details, figure, image, paragraph, row, section, table
 from act_policy.types import Observation
 
-TILE = 120
+TILE = 104
 """Height of an image in pixels."""
 
 
@@ -38,8 +38,8 @@ def attention_section(moments: Sequence[Moment]) -> Markup:
         paragraph(
             "What the queries of the last decoder block read, as shares of the whole; an action "
             f"is numbered from 1 to {chunk_length}, its place in the chunk. On the images each "
-            "head's brightest place is the one that it reads most; the share under it is what it "
-            "reads of that camera in all."
+            "head's brightest place is the one that it reads most. The share under an image is "
+            "what the head reads of that camera in all; the smaller, the fainter the colours."
         ),
         table(["", "action", *shares], rows),
         *(

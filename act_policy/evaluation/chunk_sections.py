@@ -9,7 +9,9 @@ from act_policy.evaluation.open_loop import POLICY, Chunk, OpenLoop
 from act_policy.page import details, line_chart, paragraph, row, section, table
 from act_policy.types import Schema
 
-CHART = (300, 190)
+CHART = (280, 190)
+LEAST_SPAN = 0.02
+"""Of an axis of actions, in any unit: smaller differences move no arm."""
 
 
 def chunk_charts(
@@ -32,7 +34,9 @@ def chunk_charts(
             ys.append(np.append(chunk[:, i], np.nan))
         if xs:
             curves["predicted"] = np.concatenate(xs), np.concatenate(ys)
-        charts.append(line_chart(curves, "step", "", named(name, unit), CHART))
+        charts.append(
+            line_chart(curves, "step", "", named(name, unit), CHART, least_span=LEAST_SPAN)
+        )
     return row(*charts)
 
 
@@ -76,11 +80,11 @@ def open_loop_section(result: OpenLoop) -> Markup:
         curves = {words(who): (horizon, errors[:, i]) for who, errors in result.errors.items()}
         charts.append(line_chart(curves, "steps ahead", "", named(name, unit), CHART))
     return section(
-        "Error on held-out demonstrations",
+        "Open-loop error",
         paragraph(
-            f"Mean absolute difference between the actions demonstrated in {len(result.episodes)} "
-            f"episodes of {result.dataset.folder} and those predicted from what was observed "
-            f"there, {len(result.chunks)} chunks. {holding_still(result)}{nearest(result)}"
+            f"Mean absolute difference between the actions demonstrated and those predicted from "
+            f"what was observed: {result.says} of {result.dataset.folder}, {len(result.chunks)} "
+            f"chunks. {holding_still(result)}{nearest(result)}"
         ),
         table(["action", "unit", *(words(who) for who in result.errors)], rows),
         details("Error over the horizon", row(*charts), unfolded=True),
@@ -88,7 +92,7 @@ def open_loop_section(result: OpenLoop) -> Markup:
 
 
 def open_loop_chunks_section(result: OpenLoop) -> Markup:
-    """The first scored episode: what was demonstrated, measured and predicted."""
+    """Of the first scored episode what was demonstrated, measured and predicted."""
     episode = result.episodes[0]
     states, actions = result.dataset.state(episode), result.dataset.action(episode)
     lines = {"demonstrated": actions}
@@ -96,7 +100,7 @@ def open_loop_chunks_section(result: OpenLoop) -> Markup:
     if np.isfinite(joints).any():
         lines["executed (measured)"] = joints
     return section(
-        "Chunks on a held-out demonstration",
+        "Predicted chunks and a demonstration",
         paragraph(f"Episode {result.dataset.episode_names[episode]}."),
         chunk_charts(result.schema, lines, apart(result.chunks, episode)),
     )

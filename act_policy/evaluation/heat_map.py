@@ -33,9 +33,12 @@ class Reading(NamedTuple):
 
 
 def overlay(
-    image: UInt8[np.ndarray, "h w 3"], shares: Float[np.ndarray, "y x"], height: int = 144
+    image: UInt8[np.ndarray, "h w 3"], shares: Float[np.ndarray, "y x"], height: int
 ) -> UInt8[np.ndarray, "_ _ 3"]:
     """Lay shares of attention over a grey image, brightest where the largest share lies.
+
+    The smaller the sum of the shares, the fainter the colours: nothing is seen of an image that
+    is hardly read.
 
     Args:
         image: what the camera saw.
@@ -48,7 +51,7 @@ def overlay(
     smooth = Image.fromarray(relative).resize(size, Image.Resampling.BICUBIC)
     heat = np.asarray(smooth).clip(0, 1)[..., None]
     colours = np.concatenate([np.interp(heat, _STOPS, _COLOURS[:, c]) for c in range(3)], axis=-1)
-    strength = 0.15 + 0.65 * np.sqrt(heat)
+    strength = (0.15 + 0.65 * np.sqrt(heat)) * min(1.0, float(shares.sum())) ** 0.5
     mixed: np.ndarray = (1 - strength) * 0.8 * grey + strength * colours
     return mixed.clip(0, 255).astype(np.uint8)
 

@@ -40,7 +40,7 @@ STRIPS = 24
 MOMENTS = 4
 """At so many moments of an episode it is shown what the policy attends to."""
 CHUNKS = 8
-"""So many predicted chunks of an episode are shown."""
+"""At most so many predicted chunks of an episode are shown."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def write_replay_report(
         f"Open loop on {dataset.folder.name}",
         [
             open_loop_section(result),
-            section("A held-out demonstration", paragraph(f"Episode {name}."), *strips),
+            section("The demonstration", paragraph(f"Episode {name}."), *strips),
             open_loop_chunks_section(result),
             *_attention(out, moments, policy),
         ],
@@ -164,10 +164,13 @@ def _chunks_and_moments(
     workers: int,
 ) -> tuple[Markup, dict[str, Observation[np.ndarray]]]:
     """What the policy predicted in some episodes, and moments of the first to look at."""
-    looks = []
+    looks, decided = [], {}
     for one in episodes:
         asked = range(0, one.steps, every)  # the steps at which the policy was asked
-        decisions = {asked[i] for i in even_steps(len(asked) - 1, CHUNKS)}
+        # about end to end, but never many: overlapping lines cannot be told apart
+        count = min(CHUNKS, 1 + one.steps // policy.chunk_length)
+        decisions = {asked[i] for i in even_steps(len(asked) - 1, max(2, count))}
+        decided[one.seed] = decisions
         looks.append(Look(one, tuple(sorted(decisions | set(_moments(one))))))
     parts: list[Markup] = []
     moments: dict[str, Observation[np.ndarray]] = {}
@@ -176,7 +179,7 @@ def _chunks_and_moments(
         chunks = {
             step: policy.predict_chunk(observation)
             for step, observation in seen.moments.items()
-            if step % every == 0
+            if step in decided[one.seed]
         }
         lines = {"executed": one.actions}
         if demonstrations:

@@ -38,6 +38,7 @@ class OpenLoop:
     schema: of the policy.
     dataset: the demonstrations.
     episodes: indices of those that were scored.
+    says: which they are, in words.
     errors: who predicted -> float64 (k, a); NaN at a horizon that no episode is long enough for.
     counts: int64 (k,), how many of the policy's predictions each horizon's error is the mean of.
     scale: float64 (a,), the standard deviation of the actions of the pool, or of the episodes.
@@ -49,6 +50,7 @@ class OpenLoop:
     schema: Schema
     dataset: DemonstrationDataset
     episodes: list[int]
+    says: str
     errors: dict[str, np.ndarray]
     counts: np.ndarray
     scale: np.ndarray
@@ -72,6 +74,7 @@ class OpenLoop:
         return {
             "data": {
                 "path": str(self.dataset.folder),
+                "which": self.says,
                 "episodes": [self.dataset.episode_names[episode] for episode in self.episodes],
                 "chunks": len(self.chunks),
             },
@@ -98,6 +101,7 @@ def score_open_loop(
     episodes: Sequence[int],
     pool: Pool | None,
     chunks: int | None = None,
+    says: str | None = None,
 ) -> OpenLoop:
     """Predict a chunk from each observation of some episodes and compare with what was done.
 
@@ -107,6 +111,7 @@ def score_open_loop(
         episodes: indices of the episodes to score.
         pool: the demonstrations among which the nearest is sought; None leaves this baseline out.
         chunks: predict about so many, evenly spread; None predicts at every step.
+        says: which episodes they are, in words; None counts them.
 
     Raises:
         UserError: policy and demonstrations differ, a value is not finite, or a frame cannot be
@@ -148,6 +153,7 @@ def score_open_loop(
         schema=policy.schema,
         dataset=dataset,
         episodes=[int(episode) for episode in episodes],
+        says=says or f"{len(episodes)} episodes",
         errors=errors,
         counts=counts[POLICY][:, 0],
         scale=statistics.scale(statistics.action),

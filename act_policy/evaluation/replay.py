@@ -22,11 +22,13 @@ class Scored(NamedTuple):
     episodes: indices of those to score; None is all.
     shown: other demonstrations that the policy was trained on, for the nearest; None takes the
         other episodes of the dataset.
+    says: which episodes they are, in words; None counts them.
     """
 
     dataset: DemonstrationDataset
     episodes: list[int] | None = None
     shown: Pool | None = None
+    says: str | None = None
 
 
 def replay(
@@ -57,11 +59,11 @@ def replay(
         check_whole_number("data.chunks", chunks, 1)
     judged = identity(checkpoint)
     policy = load(checkpoint)
-    dataset, chosen, shown = find(policy)
+    dataset, chosen, shown, says = find(policy)
     episodes = check_episodes(dataset, chosen)
     check_writable(out)
     pool = others(dataset, episodes) if shown is None else shown
-    result = score_open_loop(policy, dataset, episodes, pool, chunks)
+    result = score_open_loop(policy, dataset, episodes, pool, chunks, says)
     report = {
         "mode": "replay",
         **result.to_dict(),

@@ -19,6 +19,11 @@ class RunData(NamedTuple):
     held_out: list[int]
 
     @property
+    def says_held_out(self) -> str:
+        """For the report."""
+        return f"{len(self.held_out)} episodes that were held out of training"
+
+    @property
     def pool(self) -> Pool:
         """For the nearest demonstration."""
         says = f"the {len(self.trained)} episodes that the policy was trained on"
@@ -70,7 +75,11 @@ def scored_data(
                 "data.episodes=[0] to score episodes that it was trained on, or another data.path"
             )
         pool = run.pool if len(run.trained) > 1 else None
-        return Scored(run.dataset, run.held_out if chosen is None else chosen, pool)
+        if chosen is None:
+            return Scored(run.dataset, run.held_out, pool, run.says_held_out)
+        known = len(set(chosen) & set(run.trained))
+        says = f"{len(set(chosen))} chosen episodes, {known} of which were trained on,"
+        return Scored(run.dataset, chosen, pool, says)
     if path is None:
         raise UserError(
             "the demonstrations that the policy was trained on are not at hand; give "
