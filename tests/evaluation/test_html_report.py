@@ -73,8 +73,8 @@ def test_rollouts_play_and_failures_are_grouped(rollout_report: Path) -> None:
         legends = shown.locator("svg").nth(1).locator("text").all_text_contents()
         assert {"executed", "closest demonstration", "predicted", "move (m)"} <= set(legends)
         assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    strip = Image.open(rollout_report / "film_strip.png")
-    assert strip.width > strip.height > 0
+    with Image.open(rollout_report / "film_strip.png") as strip:
+        assert strip.width > strip.height > 0
     assert not (rollout_report / "attention.png").exists()  # this policy has no attention
 
 
@@ -186,8 +186,8 @@ def test_replay_of_a_run_scores_what_it_held_out(run: Path) -> None:
         assert "rad/s" in shown.locator("table").first.text_content()
         assert "repeats the last spin" in shown.locator("p").first.text_content()
         assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    picture = Image.open(run / "replay" / "attention.png")
-    assert picture.height == 4 * 168 + 3 * 6
+    with Image.open(run / "replay" / "attention.png") as made:
+        assert made.height == 4 * 168 + 3 * 6
 
 
 def test_replay_of_other_demonstrations_and_chosen_episodes(run: Path, tmp_path: Path) -> None:
