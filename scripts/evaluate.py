@@ -91,6 +91,11 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
     from act_policy.evaluation.run_data import open_run_data, scored_data
     from act_policy.export.kinds import Source
 
+    if run is None and config.demonstrations is not None:
+        raise UserError(
+            f"demonstrations=: checkpoint={checkpoint} belongs to no run whose data they "
+            "could be; give data.path= for those to score"
+        )
     own = open_run_data(run_config(run), config.demonstrations)
     options = {"schema": config.data.schema, "jpeg_order": config.data.jpeg_order}
     report = replay(
@@ -111,12 +116,16 @@ def held_out_errors(config: Any, run: Path | None, policy: Any) -> Any:
     from act_policy.evaluation.open_loop import score_open_loop
     from act_policy.evaluation.run_data import open_run_data
 
-    own = open_run_data(run_config(run), config.demonstrations)
-    if own is None or not own.held_out:
+    try:
+        own = open_run_data(run_config(run), config.demonstrations)
+        if own is None or not own.held_out:
+            return None
+        return score_open_loop(
+            policy, own.dataset, own.held_out, own.pool, chunks=200, says=own.says_held_out
+        )
+    except UserError as error:  # the rollouts are done, and worth their report
+        print(f"the report has no open-loop error: {error}")
         return None
-    return score_open_loop(
-        policy, own.dataset, own.held_out, own.pool, chunks=200, says=own.says_held_out
-    )
 
 
 def run_config(run: Path | None) -> Any:

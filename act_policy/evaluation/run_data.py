@@ -34,10 +34,12 @@ def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | No
     """Open what a run was trained on; None where it is not there.
 
     Args:
-        config: of the run, plain values.
+        config: of the run, plain values; empty where there is no run.
         folder: where its demonstrations are now; None is where they were.
     """
-    settings: dict[str, Any] = {"batch_size": 1, **(config.get("data") or {})}
+    if not config.get("data"):
+        return None
+    settings: dict[str, Any] = {"batch_size": 1, **config["data"]}
     settings.pop("_target_", None)
     settings["path"] = folder or settings.get("path")
     if not settings["path"] or not Path(settings["path"]).is_dir():

@@ -123,3 +123,23 @@ def test_demonstrations_of_another_robot_are_refused(dataset: DemonstrationDatas
 
     with pytest.raises(UserError, match=r"differ: cameras.*action_names.*wrist"):
         score_open_loop(Other(), dataset, [0], None)
+
+
+@pytest.mark.parametrize("name", ["lerobot_dataset_v3_0", "lerobot_dataset_v2_1", "aloha_hdf5"])
+def test_demonstrations_of_every_format_can_be_scored(samples: Path, name: str) -> None:
+    """Against a policy that always says zero: its error is the mean size of the actions."""
+    dataset = open_dataset(samples / name)
+
+    class Zero:
+        schema = dataset.schema
+        chunk_length = 2
+
+        def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
+            self.schema.check(observation)
+            return np.zeros((len(observation.state), 2, self.schema.action_size), np.float32)
+
+    result = score_open_loop(Zero(), dataset, [1], Pool(dataset, [0], "the other"), chunks=5)
+    actions = dataset.action(1)[[chunk.step for chunk in result.chunks]]
+    np.testing.assert_allclose(result.errors[POLICY][0], np.abs(actions).mean(axis=0), rtol=1e-5)
+    assert 4 <= len(result.chunks) <= 5
+    dataset.close()
