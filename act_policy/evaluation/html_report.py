@@ -1,6 +1,7 @@
 """report.html of an evaluation: all there is to look at, in one file."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -229,7 +230,7 @@ def _write(
     made_with = {**report["checkpoint"], **report.get("settings", {}), **report["versions"]}
     rows = [
         [name.replace("_", " "), value if isinstance(value, str) else json.dumps(value)]
-        for name, value in made_with.items()
+        for name, value in (made_with | {"command": shlex.join(made_with["command"])}).items()
     ]
     path = out / REPORT_FILE
     try:

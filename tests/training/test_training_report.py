@@ -45,7 +45,9 @@ def test_the_page_follows_training_and_then_stays(demonstrations: Path, tmp_path
     assert len(pages) == 10 + 2 + 1  # each step, each held-out loss, the end
     assert all('http-equiv="refresh"' in text for text in pages[:-1])
     assert 'http-equiv="refresh"' not in pages[-1]
-    with opened(tmp_path / "report.html") as shown:
+    with opened(tmp_path / "report.html", dark=True) as shown:
+        background = "getComputedStyle(document.body).backgroundColor"
+        assert shown.evaluate(background) == "rgb(20, 24, 28)"
         assert headings(shown) == ["Training"]
         titles = shown.locator("svg .title").all_text_contents()
         assert titles[0] == "Losses"
