@@ -18,8 +18,17 @@ from act_policy.errors import UserError
 
 def main(config: Any) -> None:
     """Check what was asked, evaluate, print the table."""
+    from act_policy.evaluation.evaluate import Settings
     from act_policy.evaluation.policies import run_folder
 
+    settings = Settings(
+        episodes=config.episodes,
+        seed=config.seed,
+        execute_steps=config.execute_steps,
+        ensemble_coefficient=config.ensemble_coefficient,
+        max_steps=config.max_steps,
+        quality=config.quality,
+    )
     checkpoint = Path(config.checkpoint)
     run = run_folder(checkpoint)
     if config.mode not in ("rollout", "replay"):
@@ -31,29 +40,24 @@ def main(config: Any) -> None:
         )
     if config.mode == "rollout" and config.data.path is not None:
         raise UserError("data.path is for mode=replay; demonstrations= is for mode=rollout")
-    (replayed if config.mode == "replay" else rolled_out)(config, checkpoint, run, Path(out))
+    if config.mode == "replay":
+        replayed(config, checkpoint, run, Path(out))
+    else:
+        rolled_out(config, settings, checkpoint, run, Path(out))
     print(f"written: {Path(out) / 'evaluation.json'} and report.html beside it")
 
 
-def rolled_out(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None:
+def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, out: Path) -> None:
     """In simulation."""
     from rich.console import Console
 
-    from act_policy.evaluation.evaluate import Settings, evaluate
+    from act_policy.evaluation.evaluate import evaluate
     from act_policy.evaluation.html_report import Background
     from act_policy.evaluation.policies import load_policy
     from act_policy.evaluation.report import table, warnings
     from act_policy.export.kinds import Source
     from act_policy.sim.rendering import choose_gl_backend
 
-    settings = Settings(
-        episodes=config.episodes,
-        seed=config.seed,
-        execute_steps=config.execute_steps,
-        ensemble_coefficient=config.ensemble_coefficient,
-        max_steps=config.max_steps,
-        quality=config.quality,
-    )
     choose_gl_backend()  # once, here: the worker processes inherit it
     demonstrations = find_demonstrations(config, run)
     load = partial(load_policy, source=Source.from_settings(config.source))
