@@ -21,7 +21,7 @@ from act_policy.evaluation.chunk_sections import (
     open_loop_section,
 )
 from act_policy.evaluation.heat_map import write_attention_image
-from act_policy.evaluation.moments import Look, even_steps, see_moments
+from act_policy.evaluation.moments import Look, Seen, even_steps, see_moments
 from act_policy.evaluation.open_loop import OpenLoop
 from act_policy.evaluation.report import warnings
 from act_policy.evaluation.rollout_sections import (
@@ -38,6 +38,8 @@ from act_policy.types import Observation
 REPORT_FILE, ATTENTION_FILE, FILM_STRIP_FILE = "report.html", "attention.png", "film_strip.png"
 STRIPS = 24
 """At most so many failures are shown."""
+STRIP_HEIGHT = 96
+"""Of their images in pixels."""
 MOMENTS = 4
 """At so many moments of an episode it is shown what the policy attends to."""
 CHUNKS = 8
@@ -81,16 +83,20 @@ def write_rollout_report(
         background: what else is at hand.
     """
     failures = [result for result in results if not result.success][:STRIPS]
-    looks = [Look(one, even_steps(one.steps, 6)) for one in failures]
-    strips = see_moments(build, policy.schema, looks, workers, height=96) if looks else []
-
     successes = [result for result in results if result.success]
+    every = report["settings"]["execute_steps"] or policy.chunk_length
+    if report["settings"]["ensemble_coefficient"] is not None:
+        every = 1
     chosen = [*successes[:1], *failures[:1]]
-    used = report["settings"]
-    every = 1 if used["ensemble_coefficient"] is not None else used["execute_steps"]
-    charts, moments = _chunks_and_moments(
-        policy, chosen, every or policy.chunk_length, demonstrations, build, workers
-    )
+    asked = [_asked(one, every, policy.chunk_length) for one in chosen]
+    views = [
+        Look(one, tuple(sorted({*steps, *_moments(one)})))
+        for one, steps in zip(chosen, asked, strict=True)
+    ]
+    strips = [Look(one, even_steps(one.steps, 6), STRIP_HEIGHT) for one in failures]
+    seen = see_moments(build, policy.schema, [*views, *strips], workers)
+    first, its_moments = chosen[0], seen[0].moments
+    moments = {f"{first}, step {step}": its_moments[step] for step in _moments(first)}
     summaries = {"policy": report, **report["baselines"]}
     open_loop = None if background.score is None else background.score(policy)
     _write(
@@ -99,8 +105,8 @@ def write_rollout_report(
         [
             success_section(summaries, warnings(report)),
             films_section(out / "videos", filmed),
-            failures_section(results, list(zip(failures, strips, strict=True))),
-            charts,
+            failures_section(results, list(zip(failures, seen[len(views) :], strict=True))),
+            _chunks(policy, chosen, asked, seen[: len(views)], demonstrations),
             *_attention(out, moments, policy),
             *([] if open_loop is None else [open_loop_section(open_loop)]),
         ],
@@ -109,8 +115,8 @@ def write_rollout_report(
         background.metrics,
     )
     if filmed:
-        first = f"seed_{filmed[0].seed}_{outcome(filmed[0])}.png"
-        shutil.copyfile(out / "videos" / first, out / FILM_STRIP_FILE)
+        strip = f"seed_{filmed[0].seed}_{outcome(filmed[0])}.png"
+        shutil.copyfile(out / "videos" / strip, out / FILM_STRIP_FILE)
 
 
 def write_replay_report(
@@ -135,7 +141,7 @@ def write_replay_report(
         film_strip(
             [observed[step].images[name] for step in steps],
             [f"step {step}" for step in steps],
-            scale=96 / observed[0].images[name].shape[0],
+            scale=STRIP_HEIGHT / observed[0].images[name].shape[0],
         )
         for name in cameras
     ]
@@ -156,41 +162,33 @@ def write_replay_report(
     )
 
 
-def _chunks_and_moments(
+def _chunks(
     policy: ChunkPolicy,
     episodes: Sequence[EpisodeResult],
-    every: int,
+    asked: Sequence[Sequence[int]],
+    seen: Sequence[Seen],
     demonstrations: Sequence[np.ndarray],
-    build: Callable[..., Environment],
-    workers: int,
-) -> tuple[Markup, dict[str, Observation[np.ndarray]]]:
-    """What the policy predicted in some episodes, and moments of the first to look at."""
-    looks, decided = [], {}
-    for one in episodes:
-        asked = range(0, one.steps, every)  # the steps at which the policy was asked
-        # about end to end, but never many: overlapping lines cannot be told apart
-        count = min(CHUNKS, 1 + one.steps // policy.chunk_length)
-        decisions = {asked[i] for i in even_steps(len(asked) - 1, max(2, count))}
-        decided[one.seed] = decisions
-        looks.append(Look(one, tuple(sorted(decisions | set(_moments(one))))))
+) -> Markup:
+    """What the policy predicted at some steps of some episodes."""
     parts: list[Markup] = []
-    moments: dict[str, Observation[np.ndarray]] = {}
-    for look, seen in zip(looks, see_moments(build, policy.schema, looks, workers), strict=True):
-        one = look.episode
-        chunks = {
-            step: policy.predict_chunk(observation)
-            for step, observation in seen.moments.items()
-            if step in decided[one.seed]
-        }
+    for one, steps, found in zip(episodes, asked, seen, strict=True):
+        chunks = {step: policy.predict_chunk(found.moments[step]) for step in steps}
         lines = {"executed": one.actions}
         if demonstrations:
             lines["closest demonstration"] = closest(one.actions, demonstrations)
         parts.append(paragraph(f"{one}, {outcome(one)} after {one.steps} steps:"))
         parts.append(chunk_charts(policy.schema, lines, chunks))
-        if not moments:
-            moments = {f"{one}, step {step}": seen.moments[step] for step in _moments(one)}
-    heading = "Predicted chunks, executed and demonstrated actions"
-    return section(heading, *parts), moments
+    return section("Predicted chunks, executed and demonstrated actions", *parts)
+
+
+def _asked(episode: EpisodeResult, every: int, chunk_length: int) -> list[int]:
+    """Some of the steps, `every` so many, at which the policy was asked.
+
+    About end to end, but never many: chunks that overlap cannot be told apart.
+    """
+    count = min(CHUNKS, max(2, 1 + episode.steps // chunk_length))
+    steps = range(0, episode.steps, every)
+    return [steps[i] for i in even_steps(len(steps) - 1, count)]
 
 
 def _moments(episode: EpisodeResult) -> list[int]:

@@ -1,7 +1,7 @@
 """Moments of episodes that were rolled out: their recorded actions are carried out once more."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +15,14 @@ Sizes = dict[str, tuple[int, int]]
 
 
 class Look(NamedTuple):
-    """At which steps of an episode to look; 0 is the initial state, `episode.steps` the end."""
+    """At which steps of an episode to look; 0 is the initial state, `episode.steps` the end.
+
+    height: of the images in pixels; None is what the policy sees.
+    """
 
     episode: EpisodeResult
     steps: tuple[int, ...]
+    height: int | None = None
 
     def __str__(self) -> str:
         return str(self.episode)
@@ -45,7 +49,6 @@ def see_moments(
     schema: Schema,
     looks: Sequence[Look],
     workers: int,
-    height: int | None = None,
 ) -> list[Seen]:
     """Look at moments of episodes, in parallel; only these are rendered.
 
@@ -54,13 +57,11 @@ def see_moments(
         schema: of the policy.
         looks: what to look at.
         workers: number of processes.
-        height: of the images in pixels; None is what the policy sees.
 
     Raises:
         WorkerError: a replay ended otherwise than the episode did, or a process failed.
     """
-    sizes = None if height is None else film_sizes(schema, height)
-    return run_jobs(partial(_watcher, make_environment, schema, sizes), looks, workers)
+    return run_jobs(partial(_watcher, make_environment, schema), looks, workers)
 
 
 def film_sizes(schema: Schema, height: int) -> Sizes:
@@ -95,14 +96,17 @@ def carry_out(
 
 
 def _watcher(
-    make_environment: Callable[[Schema, Sizes | None], Environment],
-    schema: Schema,
-    sizes: Sizes | None,
+    make_environment: Callable[[Schema, Sizes | None], Environment], schema: Schema
 ) -> Handler[Look, Seen]:
-    """Prepare a worker process that looks at episodes in one environment."""
-    environment = make_environment(schema, sizes)
+    """Prepare a worker process that looks at episodes, in one environment for each height."""
+
+    @cache
+    def environment_of(height: int | None) -> Environment:
+        sizes = None if height is None else film_sizes(schema, height)
+        return make_environment(schema, sizes)
 
     def handle(look: Look, alive: Callable[[], None]) -> Seen:
+        environment = environment_of(look.height)
         states, moments = [], {}
         for step, observation in enumerate(carry_out(environment, look.episode, alive)):
             state = np.array(observation.state)

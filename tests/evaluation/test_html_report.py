@@ -82,9 +82,9 @@ def test_moments_are_those_of_the_episode(rollout_report: Path) -> None:
     assert even_steps(10, 3) == (0, 5, 10)
     assert even_steps(1, 6) == (0, 1)
     actions = np.full((4, 1), 0.03, np.float32)
-    look = Look(EpisodeResult(10, False, 4, actions), (0, 4))
+    looks = [Look(EpisodeResult(10, False, 4, actions), (0, 4), height) for height in (None, 16)]
     schema = load(Path("x")).schema
-    seen, larger = (see_moments(build, schema, [look], 1, height)[0] for height in (None, 16))
+    seen, larger = see_moments(build, schema, looks, 1)
     np.testing.assert_allclose(seen.states[:, 0], [0, 0.03, 0.06, 0.09, 0.12], atol=1e-6)
     assert list(seen.moments) == [0, 4]
     assert seen.moments[4].images["front"].shape == (8, 12, 3)
