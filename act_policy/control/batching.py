@@ -60,7 +60,7 @@ class BatchingPredictor:
         return await request.answer
 
     async def run(self) -> None:
-        """Answer what is asked, for ever; when cancelled, what waits is cancelled as well."""
+        """Answer what is asked until cancelled; what waits then is told so."""
         loop = asyncio.get_running_loop()
         requests: list[_Request] = []
         try:
@@ -88,7 +88,8 @@ class BatchingPredictor:
             while not self._waiting.empty():
                 requests.append(self._waiting.get_nowait())
             for request in requests:
-                request.answer.cancel()
+                if not request.answer.done():
+                    request.answer.set_exception(UserError("the policy server is shutting down"))
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _predict(

@@ -127,8 +127,7 @@ def _scalar(items: dict[Any, Any]) -> np.generic:
     if set(items) != _SCALAR_KEYS or items[_SCALAR] is not True:
         raise WireError("a numpy scalar has other fields than data and dtype")
     value, dtype = items[b"data"], _dtype(items[b"dtype"])
-    kinds = {"b": bool, "i": int, "u": int, "f": float, "S": bytes, "U": str}
-    if type(value) is not kinds[dtype.kind]:
+    if type(value) is not {"b": bool, "i": int, "u": int, "f": float}.get(dtype.kind):
         raise WireError(f"a numpy scalar of {dtype} holds {type(value).__name__}")
     scalar: np.generic = dtype.type(value)
     return scalar
