@@ -4,7 +4,6 @@ import asyncio
 import ssl
 import threading
 from collections.abc import Coroutine, Mapping
-from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -147,11 +146,7 @@ class RemotePolicy:
         """Disconnect; the arm is free for another client at once."""
         if self._loop.is_closed():
             return
-        if self._connection is not None:
-            goodbye = asyncio.run_coroutine_threadsafe(self._connection.close(), self._loop)
-            with suppress(TimeoutError):
-                goodbye.result(self.timeout)
-        self._drop("closed")
+        self._drop("closed", politely=True)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -210,18 +205,26 @@ class RemotePolicy:
         self._drop(what)
         return RemotePolicyError(f"policy server {self.url}: {what}")
 
-    def _drop(self, why: str) -> None:
+    def _drop(self, why: str, politely: bool = False) -> None:
+        """End the connection, without a closing handshake that whoever stalls has no part in."""
         connection, self._connection = self._connection, None
         self._failure = why
-        if connection is not None:
-            # Not a closing handshake: whoever stalls would have to take part in it.
-            self._loop.call_soon_threadsafe(connection.transport.abort)
+        if connection is None:
+            return
+
+        async def end() -> None:
+            if politely:
+                await connection.close()  # which takes the timeout at most
+            connection.transport.abort()
+            await connection.wait_closed()
+
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result()
 
     def _take(self, metadata: Any) -> None:
         """Read what the server says of its policy, and hold it to what it said before."""
         try:
             schema = Schema.from_dict(metadata["schema"])
-            keys = ObservationKeys(**metadata["observation_keys"]).for_schema(schema)
+            keys = ObservationKeys.from_dict(metadata["observation_keys"]).for_schema(schema)
             chunk_length = int(metadata["chunk_length"])
             sha256 = str(metadata["policy"]["sha256"])
         except (KeyError, TypeError, ValueError, AttributeError, UserError) as error:

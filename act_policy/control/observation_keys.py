@@ -52,13 +52,37 @@ class ObservationKeys:
         return ObservationKeys(self.state, self.environment_state, cameras, self.ignore)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for the server's metadata; `ObservationKeys(**plain)` is the inverse."""
+        """Plain values for the server's metadata; `from_dict` is the inverse."""
         return {
             "state": self.state,
             "environment_state": self.environment_state,
             "cameras": dict(self.cameras),
             "ignore": list(self.ignore),
         }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "ObservationKeys":
+        """Rebuild from `to_dict`, or from a configuration, where cameras may be null.
+
+        Raises:
+            UserError: a field is missing, unknown or of the wrong kind.
+        """
+        expected = {"state": str, "environment_state": str, "cameras": Mapping, "ignore": list}
+        if set(plain) != set(expected):
+            raise UserError(f"keys: found {sorted(plain)}, expected {sorted(expected)}")
+        values = {**plain, "cameras": plain["cameras"] or {}}
+        for name, kind in expected.items():
+            if not isinstance(values[name], kind):
+                raise UserError(f"keys.{name} is {values[name]!r}, expected {kind.__name__}")
+        texts = [*values["ignore"], *values["cameras"], *values["cameras"].values()]
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            raise UserError(f"keys: found {wrong[0]!r}, expected text")
+        return cls(
+            values["state"],
+            values["environment_state"],
+            dict(values["cameras"]),
+            tuple(values["ignore"]),
+        )
 
     def to_message(self, observation: Observation[np.ndarray]) -> dict[str, Any]:
         """The message that `to_observation` reads, with flat keys and the images as they are."""

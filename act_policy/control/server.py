@@ -22,8 +22,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from websockets.asyncio.server import ServerConnection, serve
@@ -50,7 +49,7 @@ class PolicyServer:
 
     Args:
         policy: predicts chunks; a batch at a time where `settings.largest_batch` is above 1.
-        identity: which weights these are, for clients that pin them: {"file", "sha256"}.
+        identity: which weights these are: {"name", "file", "sha256"}; clients pin the last.
         keys: of the clients' observations.
         settings: address, access and limits.
 
@@ -94,9 +93,8 @@ class PolicyServer:
             UserError: the address cannot be listened on.
         """
         settings = self.settings
-        predicting = asyncio.create_task(self._predictor.run())
         try:
-            async with serve(
+            server = await serve(
                 self._handle,
                 settings.host,
                 settings.port,
@@ -112,22 +110,25 @@ class PolicyServer:
                 close_timeout=1.0,
                 server_header=None,
                 logger=_websockets_logger(),
-            ) as server:
-                on_ready(next(iter(server.sockets)).getsockname()[1])
-                stopping = asyncio.create_task(stop.wait())
-                await asyncio.wait({stopping, predicting}, return_when=asyncio.FIRST_COMPLETED)
-                stopping.cancel()
-                predicting.cancel()  # first, so that no client waits for a policy that hangs
-                await asyncio.wait({predicting})
+            )
         except OSError as error:
             raise UserError(
                 f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
             ) from None
+        predicting = asyncio.create_task(self._predictor.run())
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            on_ready(next(iter(server.sockets)).getsockname()[1])
+            await asyncio.wait({stopping, predicting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            predicting.cancel()
+            stopping.cancel()
+            predicting.cancel()  # first, so that no client waits for a policy that hangs
+            await asyncio.wait({predicting})
+            server.close()
+            await server.wait_closed()
             self._decoders.shutdown(wait=False, cancel_futures=True)
-            with suppress(asyncio.CancelledError):
-                await predicting
+        if not predicting.cancelled():
+            predicting.result()  # raises what ended it
 
     async def _respond(self, connection: ServerConnection, request: Request) -> Response | None:
         """Answer what is plain HTTP, refuse who may not enter; None opens the websocket."""
@@ -142,8 +143,8 @@ class PolicyServer:
         if request.headers.get("Upgrade", "").lower() == "websocket":
             if (refusal := self._refusal(_arm(request))) is None:
                 return None
-            self.status.event("refused", _address(connection), refusal)
-            return connection.respond(http.HTTPStatus.CONFLICT, refusal + "\n")
+            self.status.event("refused", _address(connection), refusal.reason)
+            return connection.respond(refusal.status, refusal.reason + "\n")
         if path != "/":
             return connection.respond(http.HTTPStatus.NOT_FOUND, "there are / and /healthz\n")
         return await self._page(connection)
@@ -177,16 +178,23 @@ class PolicyServer:
         response.headers["Content-Type"] = "text/html; charset=utf-8"
         return response
 
-    def _refusal(self, arm: str) -> str | None:
+    def _refusal(self, arm: str) -> "_Refusal | None":
         """Why a client of this arm cannot be let in; None if it can."""
         if len(self.status.clients) >= self.settings.most_clients:
-            return f"{self.settings.most_clients} clients are connected, which is the limit"
+            return _Refusal(
+                http.HTTPStatus.SERVICE_UNAVAILABLE,
+                f"{self.settings.most_clients} clients are connected, which is the limit",
+            )
         if len(arm) > LONGEST_ARM_NAME:
-            return f"an arm's name has at most {LONGEST_ARM_NAME} characters"
+            return _Refusal(
+                http.HTTPStatus.BAD_REQUEST,
+                f"an arm's name has at most {LONGEST_ARM_NAME} characters",
+            )
         if arm and (other := next((c for c in self.status.clients if c.arm == arm), None)):
-            return (
+            return _Refusal(
+                http.HTTPStatus.CONFLICT,
                 f"arm {arm} is controlled by {other.address}; it is free again once that client "
-                f"disconnects, or has been silent for {2 * self.settings.stall_seconds:g} s"
+                f"disconnects, or has been silent for {2 * self.settings.stall_seconds:g} s",
             )
         return None
 
@@ -195,7 +203,7 @@ class PolicyServer:
         assert connection.request is not None
         client = Client(_address(connection), _arm(connection.request))
         if (refusal := self._refusal(client.arm)) is not None:  # taken since the handshake began
-            await connection.close(1008, refusal.encode()[:120].decode(errors="ignore"))
+            await connection.close(1008, refusal.reason.encode()[:120].decode(errors="ignore"))
             return
         self.status.clients.append(client)
         try:
@@ -251,6 +259,11 @@ class PolicyServer:
                 await connection.send(message)
         except TimeoutError:
             raise _ClientStallsError from None
+
+
+class _Refusal(NamedTuple):
+    status: http.HTTPStatus
+    reason: str
 
 
 class _ClientStallsError(Exception):

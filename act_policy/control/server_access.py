@@ -32,7 +32,7 @@ class ServerSettings:
     largest_message: int = 32_000_000
     most_clients: int = 32
     largest_batch: int = 8
-    stall_seconds: float = 5.0
+    stall_seconds: float = 10.0
 
     def __post_init__(self) -> None:
         if check_whole_number("port", self.port, 0) > 65535:

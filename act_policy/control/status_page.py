@@ -11,6 +11,7 @@ from act_policy.page import figure, image, line_chart, page, paragraph, row, sec
 from act_policy.types import Schema
 
 REFRESH_SECONDS = 2
+CHART_SIZE = (560, 280)
 LARGEST_WIDTH = 320
 """Pixels; wider images are shown smaller, and sent so."""
 
@@ -20,7 +21,7 @@ def status_page(
 ) -> str:
     """Return the page as HTML; its text from clients is escaped."""
     return page(
-        f"Policy server: {metadata['policy'].get('file', 'policy')}",
+        f"Policy server: {metadata['policy'].get('name', 'policy')}",
         *[paragraph(Markup("<strong>Warning:</strong> "), warning) for warning in warnings],
         _activity(status),
         *_last(status.last, schema),
@@ -51,6 +52,7 @@ def _activity(status: Snapshot) -> Markup:
                 "latency in the server, ms",
                 "requests",
                 f"Latency of the last {len(status.latencies)} requests",
+                CHART_SIZE,
             )
         ]
     clients = [
@@ -98,6 +100,7 @@ def _last(last: Exchange | None, schema: Schema) -> list[Markup]:
             "seconds from the observation",
             unit,
             f"Actions in {unit}" if unit else "Actions without a unit",
+            CHART_SIZE,
         )
         for unit in dict.fromkeys(schema.action_units)
     ]

@@ -23,7 +23,7 @@ SCHEMA = Schema(
     action_units=("m", "m", ""),
     rate=50.0,
 )
-IDENTITY = {"file": "model.safetensors", "sha256": "ab" * 32}
+IDENTITY = {"name": "button", "file": "model.safetensors", "sha256": "ab" * 32}
 
 
 class SeeingPolicy:

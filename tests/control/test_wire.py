@@ -1,5 +1,6 @@
 """The codec: openpi's bytes exactly, everything else refused."""
 
+import contextlib
 import pickle
 from typing import Any
 
@@ -99,7 +100,8 @@ def test_arrays_round_trip(values: np.ndarray) -> None:
 @given(hnp.arrays(NUMBERS, ()).map(lambda values: values[()]))
 def test_scalars_round_trip(value: np.generic) -> None:
     found = unpack(pack(value))
-    assert found.dtype == value.dtype
+    # np.float64 is a float of Python's, and travels as one, with openpi as well.
+    assert value.dtype == np.float64 or found.dtype == value.dtype
     assert found == value or (found != found and value != value)
 
 
@@ -110,10 +112,8 @@ def test_plain_values_round_trip(value: Any) -> None:
 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_decoded_or_refused(data: bytes) -> None:
-    try:
+    with contextlib.suppress(WireError):
         unpack(data)
-    except WireError:
-        pass
 
 
 @given(st.data())
@@ -121,10 +121,8 @@ def test_changed_bytes_are_decoded_or_refused(data: st.DataObject) -> None:
     changed = bytearray(GOLDEN)
     for _ in range(data.draw(st.integers(1, 4))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(WireError):
         unpack(bytes(changed))
-    except WireError:
-        pass
 
 
 @pytest.mark.parametrize(
