@@ -40,7 +40,7 @@ class ObservationKeys:
         """
         if unknown := sorted(set(self.cameras) - set(schema.camera_names)):
             raise UserError(
-                f"keys.cameras names {', '.join(unknown)}; the policy's cameras are "
+                f"observation_keys.cameras names {', '.join(unknown)}; the policy's cameras are "
                 f"{', '.join(schema.camera_names) or 'none'}"
             )
         cameras = {name: self.cameras.get(name, f"images/{name}") for name in schema.camera_names}
@@ -48,7 +48,9 @@ class ObservationKeys:
         if schema.environment_state_names:
             keys.append(self.environment_state)
         if twice := sorted({key for key in keys if keys.count(key) > 1}):
-            raise UserError(f"keys: {', '.join(twice)} stands for two inputs; give each its own")
+            raise UserError(
+                f"observation_keys: {', '.join(twice)} stands for two inputs; give each its own"
+            )
         return ObservationKeys(self.state, self.environment_state, cameras, self.ignore)
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,14 +71,16 @@ class ObservationKeys:
         """
         expected = {"state": str, "environment_state": str, "cameras": Mapping, "ignore": list}
         if set(plain) != set(expected):
-            raise UserError(f"keys: found {sorted(plain)}, expected {sorted(expected)}")
+            raise UserError(f"observation_keys: found {sorted(plain)}, expected {sorted(expected)}")
         values = {**plain, "cameras": plain["cameras"] or {}}
         for name, kind in expected.items():
             if not isinstance(values[name], kind):
-                raise UserError(f"keys.{name} is {values[name]!r}, expected {kind.__name__}")
+                raise UserError(
+                    f"observation_keys.{name} is {values[name]!r}, expected {kind.__name__}"
+                )
         texts = [*values["ignore"], *values["cameras"], *values["cameras"].values()]
         if wrong := [text for text in texts if not isinstance(text, str)]:
-            raise UserError(f"keys: found {wrong[0]!r}, expected text")
+            raise UserError(f"observation_keys: found {wrong[0]!r}, expected text")
         return cls(
             values["state"],
             values["environment_state"],

@@ -173,7 +173,7 @@ def test_identity_is_pinned() -> None:
         ({}, "not that of scripts/serve_policy.py"),
         ([], "not that of scripts/serve_policy.py"),
         ({**ALIKE, "chunk_length": None}, "TypeError"),
-        ({**ALIKE, "observation_keys": {"state": 1}}, "keys: found"),
+        ({**ALIKE, "observation_keys": {"state": 1}}, "observation_keys: found"),
         (b"\xc1", "not a message"),
         ("busy today", "says: busy today"),
     ],

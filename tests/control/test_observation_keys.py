@@ -155,10 +155,10 @@ def test_keys_that_do_not_fit_the_schema() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"state": 3}, "keys.state is 3"),
-        ({"cameras": ["top"]}, "keys.cameras"),
+        ({"state": 3}, "observation_keys.state is 3"),
+        ({"cameras": ["top"]}, "observation_keys.cameras"),
         ({"cameras": {"top": 1}}, "found 1, expected text"),
-        ({"ignore": "prompt"}, "keys.ignore"),
+        ({"ignore": "prompt"}, "observation_keys.ignore"),
         ({"states": "state"}, "found .*states"),
     ],
 )
