@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from browser import headings, image_widths, opened
 from server_for_tests import SCHEMA, SeeingPolicy, observe, serving
 
 from act_policy.control.client import RemotePolicy, RemotePolicyError
 from act_policy.control.server import PolicyServer
 from act_policy.control.server_status import Client, ServerStatus
 from act_policy.control.status_page import status_page
-from tests.browser import headings, image_widths, opened
 
 METADATA = PolicyServer(
     SeeingPolicy(), {"name": "button", "file": "model.safetensors", "sha256": "ab" * 32}
