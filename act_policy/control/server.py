@@ -70,6 +70,7 @@ class PolicyServer:
         self._keys = (keys or ObservationKeys()).for_schema(policy.schema)
         self._predictor = BatchingPredictor(policy, self.settings.largest_batch)
         self._decoders = ThreadPoolExecutor(2, "decode")
+        self._drawing = ThreadPoolExecutor(1, "status page")
         self.metadata: dict[str, Any] = {
             "schema": policy.schema.to_dict(),
             "chunk_length": policy.chunk_length,
@@ -126,7 +127,8 @@ class PolicyServer:
             await asyncio.wait({predicting})
             server.close()
             await server.wait_closed()
-            self._decoders.shutdown(wait=False, cancel_futures=True)
+            for threads in (self._decoders, self._drawing):
+                threads.shutdown(wait=False, cancel_futures=True)
         if not predicting.cancelled():
             predicting.result()  # raises what ended it
 
@@ -161,7 +163,7 @@ class PolicyServer:
         """The status page, drawn in another thread: no client waits for it."""
         try:
             page = await asyncio.get_running_loop().run_in_executor(
-                self._decoders,
+                self._drawing,
                 status_page,
                 self.status.snapshot(),
                 self.policy.schema,

@@ -1,5 +1,6 @@
 """The served policy as a user starts it: a process of its own that can be killed and stopped."""
 
+import json
 import os
 import re
 import signal
@@ -131,3 +132,24 @@ def test_key_from_a_file_and_a_warning_for_the_network(policy_file: Path, tmp_pa
         with pytest.raises(RemotePolicyError, match="an API key is needed"):
             RemotePolicy(url, timeout=10.0)
         RemotePolicy(url, api_key="secret", timeout=10.0).close()
+
+
+@pytest.mark.slow
+def test_the_benchmark_counts_failures_and_memory(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable, str(SCRIPT.with_name("benchmark.py")), "suite=serve", "recipe=tiny",
+            "seconds=0.2", "repeats=2", "threads=1", "cameras={topview: [32, 32]}", "clients=3",
+            "client_seconds=2", f"out={tmp_path}",
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "serve.json").read_text())["rows"]
+    found = {row["who"].removeprefix("3 clients for 2 s, "): row["value"] for row in rows}
+    assert found["clients that failed"] == 0
+    assert found["together"] > 0
+    assert found["policy behind the server, p50"] > found["policy in the process, p50"] > 0
+    assert abs(found["server's memory grew by"]) < 20
