@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -134,7 +134,7 @@ class PolicyServer:
 
     async def _respond(self, connection: ServerConnection, request: Request) -> Response | None:
         """Answer what is plain HTTP, refuse who may not enter; None opens the websocket."""
-        path = urlsplit(request.path).path
+        path = request.path.partition("?")[0]
         if path == "/healthz":
             return self._health(connection)
         if not is_allowed(request.headers.get("Authorization"), self.settings.api_key):
@@ -281,7 +281,7 @@ def _reason(error: Exception) -> str:
 
 
 def _arm(request: Request) -> str:
-    return parse_qs(urlsplit(request.path).query).get("arm", [""])[0]
+    return parse_qs(request.path.partition("?")[2]).get("arm", [""])[0]
 
 
 def _address(connection: ServerConnection) -> str:

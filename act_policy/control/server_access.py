@@ -104,4 +104,8 @@ def is_allowed(authorization: str | None, api_key: str | None) -> bool:
     elif kind.lower() != "api-key":
         return False
     # Constant in time, so that the key cannot be guessed letter by letter.
-    return hmac.compare_digest(value.strip().encode(), api_key.strip().encode())
+    sent, expected = (
+        text.strip().encode(errors="surrogateescape")  # a header may hold any bytes
+        for text in (value, api_key)
+    )
+    return hmac.compare_digest(sent, expected)
