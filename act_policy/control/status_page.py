@@ -74,13 +74,9 @@ def _last(last: Exchange | None, schema: Schema) -> list[Markup]:
         return []
     ago = _duration(time.time() - last.time)
     try:
-        pictures: list[Markup] = [
-            figure(image(*_thumbnail(last.observation.images[camera.name], camera.name)), _size)
-            for camera in schema.cameras
-            for _size in (f"{camera.name}, {camera.height} x {camera.width}",)
-        ]
+        images = [_camera(last.observation.images[name], name) for name in schema.camera_names]
     except ImportError:
-        pictures = [paragraph("Images are shown where pillow is installed.")]
+        images = [paragraph("Images are shown where pillow is installed.")]
     state = [
         (name, float(value), unit)
         for name, value, unit in zip(
@@ -108,7 +104,7 @@ def _last(last: Exchange | None, schema: Schema) -> list[Markup]:
         section(
             "Last observation",
             paragraph(f"From {last.client}, {ago} ago."),
-            row(*pictures, table(("state", "value", "unit"), state)),
+            row(*images, table(("state", "value", "unit"), state)),
         ),
         section("Last chunk", row(*charts)),
     ]
@@ -161,11 +157,14 @@ def _names(names: tuple[str, ...], units: tuple[str, ...]) -> str:
     return ", ".join(f"{name} ({unit})" if unit else name for name, unit in pairs)
 
 
-def _thumbnail(pixels: np.ndarray, name: str) -> tuple[np.ndarray, str, float]:
-    """Every n-th pixel of a wide image, its alternative text, and the scale to show it at."""
-    step = -(-pixels.shape[1] // LARGEST_WIDTH)
+def _camera(pixels: np.ndarray, name: str) -> Markup:
+    """A camera's image (h, w, 3); of a wide one every n-th pixel, a small one larger."""
+    height, width, _ = pixels.shape
+    step = -(-width // LARGEST_WIDTH)
     small = pixels[::step, ::step]
-    return small, f"what camera {name} saw last", max(1.0, min(3.0, 240 / small.shape[1]))
+    scale = min(3.0, max(1.0, 240 / small.shape[1]))
+    shown = image(small, f"what camera {name} saw last", scale)
+    return figure(shown, f"{name}, {height} x {width}")
 
 
 def _histogram(latencies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
