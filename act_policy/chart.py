@@ -24,6 +24,7 @@ def line_chart(
     title: str = "",
     size: tuple[int, int] = (420, 260),
     log_y: bool = False,
+    least_span: float = 0.0,
 ) -> Markup:
     """Draw named lines over one another.
 
@@ -34,11 +35,12 @@ def line_chart(
         title: above the plot.
         size: width and height in pixels, the legend not counted.
         log_y: logarithmic y axis; values that are not positive leave gaps.
+        least_span: what the y axis spans at least, so that noise does not fill the plot.
     """
     lines = {name: _points(x, y, log_y) for name, (x, y) in curves.items()}
     every = np.concatenate([*lines.values(), np.empty((0, 2))])
     every = every[np.isfinite(every).all(axis=1)]
-    (x_low, y_low), (x_high, y_high) = _range(every)
+    x_low, y_low, x_high, y_high = _range(every, least_span)
     width, height = size
     right, bottom = width - RIGHT, height - BOTTOM
 
@@ -58,12 +60,12 @@ def line_chart(
             (TOP + bottom) / 2, _text(0, 0, y_label, "faint", "middle")
         ),
     ]
-    for x in _ticks(x_low, x_high, 6):
+    for x, label in _labelled(_ticks(x_low, x_high, 6)):
         parts.append(_grid(at_x(x), TOP, at_x(x), bottom))
-        parts.append(_text(at_x(x), bottom + 13, _number(x), "faint", "middle"))
-    for y in _decades(y_low, y_high) if log_y else _ticks(y_low, y_high, 5):
+        parts.append(_text(at_x(x), bottom + 13, label, "faint", "middle"))
+    ticks = _decades(y_low, y_high) if log_y else _labelled(_ticks(y_low, y_high, 5))
+    for y, label in ticks:
         parts.append(_grid(LEFT, at_y(y), right, at_y(y)))
-        label = _number(10**y if log_y else y)
         parts.append(_text(LEFT - 5, at_y(y) + 4, label, "faint", "end"))
     for index, points in enumerate(lines.values()):
         parts.append(_line(points, at_x, at_y, index))
@@ -84,14 +86,17 @@ def _points(x: Values, y: Values, log_y: bool) -> np.ndarray:
     return np.stack([np.asarray(x, np.float64), ys], axis=1)
 
 
-def _range(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest (x, y), a little apart for y, never equal."""
+def _range(points: np.ndarray, least_span: float) -> tuple[float, float, float, float]:
+    """Lowest x and y, highest x and y: a little apart for y, never equal."""
     if len(points) == 0:
-        return np.zeros(2), np.ones(2)
+        return 0.0, 0.0, 1.0, 1.0
     low, high = points.min(axis=0), points.max(axis=0)
     margin = np.array([0.0, 0.05]) * (high - low)
-    flat = np.where(high > low, 0.0, np.maximum(0.5, 0.05 * np.abs(high)))
-    return low - margin - flat, high + margin + flat
+    margin[1] = max(margin[1], (least_span - (high - low)[1]) / 2)
+    flat = np.where(high + margin > low, 0.0, np.maximum(0.5, 0.05 * np.abs(high)))
+    x_low, y_low = (low - margin - flat).tolist()
+    x_high, y_high = (high + margin + flat).tolist()
+    return x_low, y_low, x_high, y_high
 
 
 def _ticks(low: float, high: float, count: int) -> list[float]:
@@ -102,18 +107,25 @@ def _ticks(low: float, high: float, count: int) -> list[float]:
     return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _decades(low: float, high: float) -> list[float]:
+def _labelled(ticks: list[float]) -> list[tuple[float, str]]:
+    """With as many decimals as tell neighbours apart; thousands as k, tiny ones as 1e-05."""
+    largest = max((abs(tick) for tick in ticks), default=0.0)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else largest
+    if largest >= 10_000:
+        return [(tick, f"{tick / 1000:g}k") for tick in ticks]
+    if 0 < largest < 1e-3:
+        return [(tick, f"{tick:.3g}") for tick in ticks]
+    decimals = max(0, -math.floor(math.log10(step))) if step > 0 else 0
+    return [(tick, f"{tick:.{decimals}f}") for tick in ticks]
+
+
+def _decades(low: float, high: float) -> list[tuple[float, str]]:
     """Exponents of 1, 2 and 5 times powers of ten; over a wide range of 1 alone."""
     factors = (1,) if high - low > 2 else (1, 2, 5)
     exponents = range(math.floor(low), math.ceil(high) + 1)
-    found = [
-        e + math.log10(f) for e in exponents for f in factors if low <= e + math.log10(f) <= high
-    ]
-    return found if len(found) > 1 else _ticks(low, high, 4)
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 10000 else f"{value / 1000:g}k"
+    ticks = (exponent + math.log10(factor) for exponent in exponents for factor in factors)
+    found = [tick for tick in ticks if low <= tick <= high]
+    return [(t, f"{10**t:.3g}") for t in (found if len(found) > 1 else _ticks(low, high, 4))]
 
 
 def _text(x: int | float, y: int | float, text: str, kind: str, anchor: str = "start") -> Markup:

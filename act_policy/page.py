@@ -117,10 +117,10 @@ def paragraph(*parts: Part) -> Markup:
     return Markup("<p>{}</p>").format(_join(parts))
 
 
-def details(summary: Part, *parts: Part) -> Markup:
-    """Parts that stay folded until the summary is clicked."""
-    return Markup("<details><summary>{}</summary>\n{}\n</details>").format(
-        summary, _join(parts, "\n")
+def details(summary: Part, *parts: Part, unfolded: bool = False) -> Markup:
+    """Parts that a click on the summary shows and hides; at first hidden unless `unfolded`."""
+    return Markup("<details{}><summary>{}</summary>\n{}\n</details>").format(
+        Markup(" open") if unfolded else "", summary, _join(parts, "\n")
     )
 
 
