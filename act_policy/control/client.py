@@ -4,6 +4,7 @@ import asyncio
 import ssl
 import threading
 from collections.abc import Coroutine, Mapping
+from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -158,6 +159,19 @@ class RemotePolicy:
         self.close()
 
     async def _connect(self) -> Any:
+        """Open the connection; return the metadata that the server begins with."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (0 if self._schema is None else self.timeout / 2)
+        while True:
+            try:
+                return await self._open()
+            except InvalidStatus as refused:
+                # Our own former connection may hold the arm until the server sees that it is gone.
+                if refused.response.status_code != HTTPStatus.CONFLICT or loop.time() > until:
+                    raise
+            await asyncio.sleep(0.05)
+
+    async def _open(self) -> Any:
         headers = {"Authorization": f"Api-Key {self._api_key}"} if self._api_key else None
         self._connection = await connect(
             self._address,

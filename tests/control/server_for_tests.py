@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from act_policy import Observation, Schema, UserError
+from act_policy.control.client import RemotePolicy
 from act_policy.control.observation_keys import ObservationKeys
 from act_policy.control.server import PolicyServer
 from act_policy.control.server_access import ServerSettings
@@ -72,6 +73,11 @@ def observe(seed: int = 0, x: float | None = None) -> Observation[np.ndarray]:
         },
         state,
     )
+
+
+def remote_policy(url: str, arm: str = "", **options: Any) -> RemotePolicy:
+    """A client with patience, for tests that are not about time."""
+    return RemotePolicy(url, arm, **{"timeout": 15.0, **options})
 
 
 def message(observation: Observation[np.ndarray]) -> dict[str, Any]:

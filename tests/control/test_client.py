@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from server_for_tests import IDENTITY, SCHEMA, SeeingPolicy, observe, serving
+from server_for_tests import IDENTITY, SCHEMA, SeeingPolicy, observe, remote_policy, serving
 from websockets.sync.server import serve as fake_server
 
 from act_policy import UserError
@@ -48,7 +48,7 @@ def answering(metadata: Any, *answers: Any) -> Iterator[str]:
 
 def test_the_chunk_is_the_policys() -> None:
     policy = SeeingPolicy()
-    with serving(policy) as running, RemotePolicy(running.url) as remote:
+    with serving(policy) as running, remote_policy(running.url) as remote:
         assert isinstance(remote, ChunkPolicy)
         assert (remote.schema, remote.chunk_length) == (SCHEMA, 5)
         assert remote.metadata["policy"] == IDENTITY
@@ -66,14 +66,14 @@ def test_the_chunk_is_the_policys() -> None:
 def test_the_servers_keys_are_followed() -> None:
     keys = ObservationKeys("observation/state", cameras={"top": "observation/image"})
     policy = SeeingPolicy()
-    with serving(policy, keys) as running, RemotePolicy(running.url) as remote:
+    with serving(policy, keys) as running, remote_policy(running.url) as remote:
         np.testing.assert_array_equal(
             remote.predict_chunk(observe()), policy.predict_chunk(observe())
         )
 
 
 def test_a_wrong_observation_is_refused_here() -> None:
-    with serving() as running, RemotePolicy(running.url) as remote:
+    with serving() as running, remote_policy(running.url) as remote:
         wrong = observe()._replace(state=np.array([np.nan, 0], np.float32))
         with pytest.raises(UserError, match="not a finite number in x") as error:
             remote.predict_chunk(wrong)
@@ -85,7 +85,7 @@ def test_a_wrong_observation_is_refused_here() -> None:
 
 
 def test_the_servers_reason_arrives() -> None:
-    with serving() as running, RemotePolicy(running.url) as remote:
+    with serving() as running, remote_policy(running.url) as remote:
         with pytest.raises(RemotePolicyError, match="says: this state is the number"):
             remote.predict_chunk(observe(x=666))
         with pytest.raises(RemotePolicyError, match=r"number of the beast; call connect\(\)"):
@@ -116,7 +116,7 @@ def test_a_server_that_accepts_and_is_silent() -> None:
 
 def test_a_policy_that_stalls() -> None:
     policy = SeeingPolicy()
-    with serving(policy) as running, RemotePolicy(running.url, timeout=0.3) as remote:
+    with serving(policy) as running, remote_policy(running.url, timeout=0.3) as remote:
         remote.predict_chunk(observe(1))
         policy.may_answer.clear()
         began = time.monotonic()
@@ -135,7 +135,7 @@ def test_a_policy_that_stalls() -> None:
 
 def test_the_server_stops_in_mid_episode() -> None:
     with serving() as running:
-        remote = RemotePolicy(running.url, arm="left")
+        remote = remote_policy(running.url, arm="left")
         remote.predict_chunk(observe())
     began = time.monotonic()
     for _ in range(2):
@@ -152,12 +152,27 @@ def test_the_server_stops_in_mid_episode() -> None:
         remote.predict_chunk(observe())
 
 
+def test_its_own_former_connection_does_not_keep_it_from_its_arm() -> None:
+    """The server sees later than the client that a connection is gone."""
+    policy = SeeingPolicy()
+    with serving(policy) as running, remote_policy(running.url, "left", timeout=1.0) as remote:
+        policy.may_answer.clear()
+        with pytest.raises(RemotePolicyError, match="no chunk"):
+            remote.predict_chunk(observe())
+        # The former request is still in work, and so the former client still there.
+        with pytest.raises(RemotePolicyError, match="arm left is controlled"):
+            remote.connect()
+        threading.Timer(0.2, policy.may_answer.set).start()
+        remote.connect()
+        remote.predict_chunk(observe())
+
+
 def test_identity_is_pinned() -> None:
     with serving() as running:
         with pytest.raises(RemotePolicyError, match="serves other weights"):
-            RemotePolicy(running.url, sha256="cd" * 32)
-        remote = RemotePolicy(running.url, sha256=IDENTITY["sha256"])
-        unpinned = RemotePolicy(running.url)
+            remote_policy(running.url, sha256="cd" * 32)
+        remote = remote_policy(running.url, sha256=IDENTITY["sha256"])
+        unpinned = remote_policy(running.url)
     with serving(port=running.port, identity={**IDENTITY, "sha256": "ef" * 32}):
         for policy in (remote, unpinned):
             with pytest.raises(RemotePolicyError, match=r"efefefefefef\.\.\..*ababababab"):

@@ -17,12 +17,12 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from server_for_tests import SCHEMA, Running, SeeingPolicy, message, observe, serving
+from server_for_tests import SCHEMA, Running, SeeingPolicy, message, observe, remote_policy, serving
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from act_policy import Schema, UserError
-from act_policy.control.client import RemotePolicy, RemotePolicyError
+from act_policy.control.client import RemotePolicyError
 from act_policy.control.server import PolicyServer
 from act_policy.control.server_access import ServerSettings
 from act_policy.control.wire import pack
@@ -120,7 +120,7 @@ def shared() -> Iterator[Running]:
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_wrong_message_gets_its_reason_and_harms_nobody(shared: Running, kind: str) -> None:
     sent, words = WRONG[kind]
-    with RemotePolicy(shared.url) as good, client(shared) as bad:
+    with remote_policy(shared.url) as good, client(shared) as bad:
         good.predict_chunk(observe(1))
         said, code = refusal(bad, sent)
         assert words in said
@@ -145,7 +145,7 @@ def test_a_message_of_300_megabytes_is_refused_before_it_is_read(shared: Running
             bad.send(bytes(40_000_000))
         with pytest.raises(ConnectionClosed):
             bad.recv(10)
-    with RemotePolicy(shared.url) as good:
+    with remote_policy(shared.url) as good:
         good.predict_chunk(observe())
 
 
@@ -162,7 +162,7 @@ def test_noise_that_is_no_http(shared: Running) -> None:
 def test_clients_that_wait_form_a_batch_and_get_their_own_chunks() -> None:
     policy = SeeingPolicy()
     with serving(policy, largest_batch=4) as running:
-        clients = [RemotePolicy(running.url, timeout=15.0) for _ in range(6)]
+        clients = [remote_policy(running.url) for _ in range(6)]
         policy.may_answer.clear()
         with ThreadPoolExecutor(6) as pool:
             # One of them is at fault; its batch must not suffer.
@@ -191,13 +191,13 @@ def test_clients_that_wait_form_a_batch_and_get_their_own_chunks() -> None:
 
 def test_one_client_moves_an_arm() -> None:
     with serving() as running:
-        left = RemotePolicy(running.url, arm="left")
+        left = remote_policy(running.url, arm="left")
         with pytest.raises(RemotePolicyError, match="arm left is controlled by 127"):
-            RemotePolicy(running.url, arm="left")
+            remote_policy(running.url, arm="left")
         with (
-            RemotePolicy(running.url, arm="right & more"),
-            RemotePolicy(running.url),
-            RemotePolicy(running.url),
+            remote_policy(running.url, arm="right & more"),
+            remote_policy(running.url),
+            remote_policy(running.url),
         ):
             names = [name for name, _, _ in running.server.status.snapshot().clients]
             assert sum("(arm" in name for name in names) == 2
@@ -205,29 +205,29 @@ def test_one_client_moves_an_arm() -> None:
         left.predict_chunk(observe())
         left.close()
         wait_until(lambda: not running.server.status.clients)
-        RemotePolicy(running.url, arm="left").close()
+        remote_policy(running.url, arm="left").close()
         with pytest.raises(RemotePolicyError, match="60 characters"):
-            RemotePolicy(running.url, arm="x" * 61)
+            remote_policy(running.url, arm="x" * 61)
 
 
 def test_the_arm_of_a_client_that_died_is_free_again() -> None:
-    with serving(stall_seconds=0.3) as running:
+    with serving(stall_seconds=1.0) as running:
         with client(running, "/?arm=left") as raw:
             raw.socket.shutdown(socket.SHUT_RDWR)  # as the kernel does for a killed process
             wait_until(lambda: not running.server.status.clients)
-            RemotePolicy(running.url, arm="left").close()
+            remote_policy(running.url, arm="left").close()
         # A client that is silent, as behind a network that fails: no closing, no answer to pings.
         with socket.create_connection(("127.0.0.1", running.port)) as silent:
             silent.sendall(handshake("/?arm=left"))
             wait_until(lambda: bool(running.server.status.clients))
             wait_until(lambda: not running.server.status.clients)
             assert "lost" in running.server.status.counters
-            RemotePolicy(running.url, arm="left").close()
+            remote_policy(running.url, arm="left").close()
 
 
 def test_a_client_that_does_not_read_is_dropped() -> None:
     """It asks and asks; the server neither waits for it nor keeps its answers."""
-    with serving(stall_seconds=0.5) as running, RemotePolicy(running.url) as good:
+    with serving(stall_seconds=1.0) as running, remote_policy(running.url) as good:
         with socket.socket() as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             deaf.connect(("127.0.0.1", running.port))
@@ -251,13 +251,13 @@ def test_a_client_that_does_not_read_is_dropped() -> None:
 def test_no_more_clients_than_the_limit() -> None:
     with serving(most_clients=2) as running, client(running), client(running):
         with pytest.raises(RemotePolicyError, match="2 clients are connected, which is the limit"):
-            RemotePolicy(running.url)
+            remote_policy(running.url)
         assert get(running, "/healthz")[0] == 200
 
 
 def test_health_when_the_policy_hangs() -> None:
     policy = SeeingPolicy()
-    with serving(policy, stall_seconds=0.3) as running:
+    with serving(policy, stall_seconds=1.0) as running:
         policy.may_answer.clear()
         with client(running) as raw:
             raw.send(pack(message(observe())))
@@ -284,8 +284,8 @@ def test_api_key() -> None:
     with serving(api_key="secret") as running:
         for key in (None, "wrong", "secre", "sécret"):
             with pytest.raises(RemotePolicyError, match="an API key is needed"):
-                RemotePolicy(running.url, api_key=key)
-        with RemotePolicy(running.url, api_key="secret") as remote:
+                remote_policy(running.url, api_key=key)
+        with remote_policy(running.url, api_key="secret") as remote:
             remote.predict_chunk(observe())
         assert get(running, "/healthz")[0] == 200
         assert get(running, "/")[0] == 401
@@ -322,12 +322,12 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 def test_tls(certificate: tuple[str, str]) -> None:
     with serving(certificate=certificate[0], private_key=certificate[1]) as running:
-        with RemotePolicy(running.url, certificate=certificate[0]) as remote:
+        with remote_policy(running.url, certificate=certificate[0]) as remote:
             remote.predict_chunk(observe())
         with pytest.raises(RemotePolicyError, match="certificate"):
-            RemotePolicy(running.url)
+            remote_policy(running.url)
         with pytest.raises(RemotePolicyError):
-            RemotePolicy(running.url.replace("wss", "ws"))
+            remote_policy(running.url.replace("wss", "ws"))
 
 
 @pytest.mark.parametrize(

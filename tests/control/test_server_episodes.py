@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from server_for_tests import serving
+from server_for_tests import remote_policy, serving
 
 from act_policy import Schema
 from act_policy.control.client import RemotePolicy
@@ -68,7 +68,7 @@ def check_same(found: list[EpisodeResult], expected: list[EpisodeResult]) -> Non
 def test_two_short_episodes() -> None:
     policy = make_policy()
     environment = build_environment(policy.schema, max_steps=6)
-    with serving(policy) as running, RemotePolicy(running.url, timeout=20.0) as remote:
+    with serving(policy) as running, remote_policy(running.url) as remote:
         there, here = (
             [
                 run_episode(environment, ChunkExecutor(acts, 2).select_action, seed)

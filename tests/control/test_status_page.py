@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import headings, image_widths, opened
-from server_for_tests import SCHEMA, SeeingPolicy, observe, serving
+from server_for_tests import SCHEMA, SeeingPolicy, observe, remote_policy, serving
 
-from act_policy.control.client import RemotePolicy, RemotePolicyError
+from act_policy.control.client import RemotePolicyError
 from act_policy.control.server import PolicyServer
 from act_policy.control.server_status import Client, ServerStatus
 from act_policy.control.status_page import status_page
@@ -71,11 +71,11 @@ def test_memory_is_bounded() -> None:
 
 
 def test_in_a_browser(tmp_path: Path) -> None:
-    with serving() as running, RemotePolicy(running.url, arm="left", timeout=10.0) as remote:
+    with serving() as running, remote_policy(running.url, arm="left", timeout=10.0) as remote:
         for seed in range(20):
             remote.predict_chunk(observe(seed))
         with pytest.raises(RemotePolicyError):
-            RemotePolicy(running.url, arm="left", timeout=10.0)
+            remote_policy(running.url, arm="left", timeout=10.0)
         with urllib.request.urlopen(running.url.replace("ws", "http", 1) + "/") as response:
             assert response.headers["Content-Type"] == "text/html; charset=utf-8"
             html = response.read()
