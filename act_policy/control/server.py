@@ -83,8 +83,8 @@ class PolicyServer:
         pixels = sum(3 * camera.height * camera.width for camera in policy.schema.cameras)
         if pixels > self.settings.largest_message:
             raise UserError(
-                f"largest_message: {self.settings.largest_message} bytes, but the policy's images "
-                f"alone take {pixels}"
+                f"a message may have {self.settings.largest_message} bytes, but the policy's "
+                f"images alone take {pixels}; raise largest_message_mb"
             )
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[int], None]) -> None:
