@@ -125,7 +125,9 @@ def _decades(low: float, high: float) -> list[tuple[float, str]]:
     exponents = range(math.floor(low), math.ceil(high) + 1)
     ticks = (exponent + math.log10(factor) for exponent in exponents for factor in factors)
     found = [tick for tick in ticks if low <= tick <= high]
-    return [(t, f"{10**t:.3g}") for t in (found if len(found) > 1 else _ticks(low, high, 4))]
+    if len(found) > 1:
+        return [(tick, f"{10**tick:.3g}") for tick in found]
+    return [(math.log10(v), text) for v, text in _labelled(_ticks(10**low, 10**high, 4)) if v > 0]
 
 
 def _text(x: int | float, y: int | float, text: str, kind: str, anchor: str = "start") -> Markup:

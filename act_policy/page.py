@@ -68,7 +68,7 @@ img, video, svg { max-width: 100%; height: auto; display: block; border-radius: 
 details { margin: .5rem 0 } summary { cursor: pointer; color: var(--c0) }
 svg text { fill: var(--text); font: 11px system-ui, sans-serif } svg .faint { fill: var(--faint) }
 svg .title { font-weight: 600; font-size: 12px }
-svg .grid { stroke: var(--line); stroke-width: 1; fill: none }
+svg { overflow: visible } svg .grid { stroke: var(--line); stroke-width: 1; fill: none }
 svg .panel { fill: var(--panel) }
 @media print { body { max-width: none; padding: 0; font-size: 11px }
   figure, tr, .strip { break-inside: avoid } .strip { flex-wrap: wrap; overflow: visible }

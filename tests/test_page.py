@@ -104,6 +104,26 @@ def test_any_curve_can_be_drawn(ys):
         assert "inf" not in made
 
 
+def labels(svg: str, anchor: str) -> list[str]:
+    return re.findall(rf'class="faint" text-anchor="{anchor}">([^<]+)<', svg)
+
+
+def test_labels_tell_ticks_apart():
+    assert labels(line_chart({"": ([0, 1], [0.9997, 1.0004])}), "end") == [
+        "0.9998",
+        "1.0000",
+        "1.0002",
+        "1.0004",
+    ]
+    flat = line_chart({"": ([0, 1], [1.0, 1.00001])}, least_span=0.02)
+    assert labels(flat, "end")[:2] == ["0.995", "1.000"]
+    assert labels(line_chart({"": ([0, 40_000], [0, 1])}), "middle")[:3] == ["0k", "10k", "20k"]
+    narrow = line_chart({"": ([0, 1], [1.2, 1.9])}, log_y=True)
+    assert labels(narrow, "end") == ["1.2", "1.4", "1.6", "1.8"]
+    wide = line_chart({"": ([0, 1], [0.05, 200])}, log_y=True)
+    assert labels(wide, "end") == ["0.1", "1", "10", "100"]
+
+
 def test_the_same_chart_is_the_same_text_without_ids():
     curves = {f"joint {i}": (np.arange(5), np.arange(5) * i) for i in range(20)}
     assert line_chart(curves) == line_chart(curves)
