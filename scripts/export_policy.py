@@ -28,17 +28,18 @@ def main(config: Any) -> None:
     from act_policy.export.load import load_policy
 
     settings = ExportSettings.checked(
-        names(config.format), names(config.precision), config.max_error
+        names(config.format), names(config.precision), config.max_error, config.observations
     )
     policy = load_policy(Path(config.checkpoint), Source.from_settings(config.source))
     out = Path(config.out)
     print(f"exporting {config.checkpoint} as {', '.join(settings.formats)}")
     report = export_policy(policy, out, settings)
-    print(f"{'':<16}{'largest error':>16}{'latency, ms':>14}")
-    print(f"{'eager':<16}{'':>16}{report['eager_latency_ms']:>14.1f}")
+    print(f"{'':<16}{'largest error':>16}{'mean':>10}{'latency, ms':>14}")
+    print(f"{'eager':<16}{'':>26}{report['eager_latency_ms']:>14.1f}")
     for name, parity in report["formats"].items():
         error = f"{parity['largest_error_in_std']:.1e} std"
-        print(f"{name:<16}{error:>16}{parity['latency_ms']:>14.1f}")
+        mean = f"{parity['mean_error_in_std']:.1e}"
+        print(f"{name:<16}{error:>16}{mean:>10}{parity['latency_ms']:>14.1f}")
     print(f"wrote {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
 
 

@@ -14,6 +14,7 @@ from act_policy.control.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
 from act_policy.export import lerobot_files
 from act_policy.export.lerobot import load_lerobot, save_lerobot
+from act_policy.export.observations import Observations, batched, demonstrated_observations
 from act_policy.export.onnx import export_onnx
 from act_policy.export.parity import (
     BATCH_SIZES,
@@ -42,7 +43,8 @@ ONNX_FILES: dict[Precision, str] = {
 MAX_ERROR = 0.1
 """Largest error of fp16 and int8 by default, in standard deviations of each action."""
 
-CALIBRATION_OBSERVATIONS = 32
+OBSERVATIONS = 32
+"""So many calibrate, and as many more are compared."""
 
 
 class ExportSettings(NamedTuple):
@@ -50,15 +52,22 @@ class ExportSettings(NamedTuple):
 
     precisions: of format onnx; those below fp32 may differ by max_error standard deviations of
     each action dimension.
+    observations: folder of demonstrations whose observations calibrate and measure those below
+    fp32; None takes random ones.
     """
 
     formats: tuple[str, ...]
     precisions: tuple[Precision, ...] = ("fp32",)
     max_error: float = MAX_ERROR
+    observations: str | None = None
 
     @classmethod
     def checked(
-        cls, formats: Sequence[str], precisions: Sequence[str], max_error: float
+        cls,
+        formats: Sequence[str],
+        precisions: Sequence[str],
+        max_error: float = MAX_ERROR,
+        observations: str | None = None,
     ) -> "ExportSettings":
         """Raise UserError unless everything is known and something is asked for."""
         unknown = [name for name in formats if name not in FORMATS]
@@ -77,7 +86,7 @@ class ExportSettings(NamedTuple):
             raise UserError(
                 f"max_error is {max_error}; expected a positive number of standard deviations"
             )
-        return cls(tuple(formats), found, max_error)
+        return cls(tuple(formats), found, max_error, observations)
 
     def marks(self) -> dict[str, str]:
         """The file by which each thing to be written is known to be in a folder."""
@@ -130,6 +139,7 @@ def export_policy(policy: ACTPolicy, folder: Path, settings: ExportSettings) -> 
         report = {
             "tolerance_in_std": TOLERANCE,
             "max_error_in_std": settings.max_error,
+            "observations": settings.observations or "random",
             "batch_sizes": list(BATCH_SIZES),
             "action_names": list(policy.schema.action_names),
             "eager_latency_ms": latency_ms(lambda: policy.predict_chunk(one)),
@@ -176,30 +186,40 @@ def write_formats(policy: ACTPolicy, folder: Path, settings: ExportSettings) -> 
         measured["policy_package"] = measure_parity(policy, package.predict_chunk, "policy_package")
     if "onnx" in settings.formats:
         for precision in settings.precisions:
-            measured[_onnx_name(precision)] = _write_precision(policy, fp32, precision, settings)
+            name = _onnx_name(precision)
+            if precision == "fp32":
+                measured[name] = measure_parity(policy, OnnxPolicy(fp32).predict_chunk, name)
+            else:
+                measured[name] = _reduced(policy, fp32, precision, settings)
     if "fp32" not in settings.precisions or "onnx" not in settings.formats:
         fp32.unlink(missing_ok=True)
     return measured
 
 
-def _write_precision(
+def _reduced(
     policy: ACTPolicy, fp32: Path, precision: Precision, settings: ExportSettings
 ) -> Parity:
-    """Convert policy.onnx, and measure: fp32 must agree, less may differ by max_error."""
-    if precision == "fp32":
-        return measure_parity(policy, OnnxPolicy(fp32).predict_chunk, "onnx")
+    """Convert policy.onnx to fewer bits, and measure; refused above max_error."""
+    generator = np.random.default_rng(1)
+    calibrating: Observations
+    if settings.observations is None:
+        calibrating = [random_observation(policy, 1, generator) for _ in range(OBSERVATIONS)]
+        comparing = None
+    else:
+        found = demonstrated_observations(settings.observations, policy.schema, 2 * OBSERVATIONS)
+        calibrating, comparing = found[::2], [batched(found[1::2] or found)]
     file = fp32.with_name(ONNX_FILES[precision])
     if precision == "fp16":
         to_fp16(fp32, file)
     else:
-        generator = np.random.default_rng(1)
-        observations = (
-            random_observation(policy, 1, generator) for _ in range(CALIBRATION_OBSERVATIONS)
-        )
-        to_int8(fp32, file, policy.schema, observations)
+        to_int8(fp32, file, policy.schema, calibrating)
     try:
         return measure_parity(
-            policy, OnnxPolicy(file).predict_chunk, _onnx_name(precision), settings.max_error
+            policy,
+            OnnxPolicy(file).predict_chunk,
+            _onnx_name(precision),
+            settings.max_error,
+            comparing,
         )
     except ParityError as error:
         raise UserError(

@@ -51,11 +51,11 @@ def write_package(policy: ACTPolicy, onnx_file: Path, folder: Path) -> None:
     for node in model.graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
     onnx.save(model, folder / MODEL_FILE)
-    manifest = json.dumps(describe(policy.schema), indent=2) + "\n"
+    manifest = json.dumps(describe(policy.schema, policy.chunk_length), indent=2) + "\n"
     (folder / MANIFEST_FILE).write_text(manifest, encoding="utf-8")
 
 
-def describe(schema: Schema) -> dict[str, Any]:
+def describe(schema: Schema, chunk_length: int) -> dict[str, Any]:
     """What manifest.json says; `act_policy` is our own entry, which the runtime keeps."""
 
     def vector(names: tuple[str, ...]) -> dict[str, Any]:
@@ -77,7 +77,8 @@ def describe(schema: Schema) -> dict[str, Any]:
         "policy": {"name": Path(MODEL_FILE).stem, "source": {"repo_id": "", "class_path": ""}},
         "model": {
             "n_obs_steps": 1,
-            "runner": {"type": "single_pass"},
+            # The runner takes no arguments; the runtime reads the chunk's length from here.
+            "runner": {"type": "single_pass", "init_args": {"chunk_size": chunk_length}},
             "artifacts": {"onnx": MODEL_FILE},
             "preprocessors": [],
             "postprocessors": [],

@@ -4,9 +4,11 @@ fp16    half-precision weights and arithmetic: half the file, fast on GPUs. The 
         joints' normalisation and the last step to physical units stay fp32: where a joint stands at
         90 degrees, half precision is no finer than 0.06.
 int8    8-bit weights and products: a quarter of the file. Convolutions by ranges seen on
-        observations (static), matrix products by each input's own range (dynamic).
+        observations (static), matrix products by each input's own range (dynamic). The first
+        convolution and the last product stay fp32: they cost little, and an error in them most.
 """
 
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -42,13 +44,18 @@ def to_int8(
     """Quantise an exported policy.onnx; the observations show the ranges of the feature maps."""
     from onnxruntime.quantization import QuantType, quantize_dynamic, quantize_static
 
+    ends = _ends(onnx.load(source))
     convolutions = target.with_suffix(".convolutions.onnx")
+    logger = logging.getLogger()
+    level = logger.level
     try:
+        logger.setLevel(logging.ERROR)  # advice that does not hold here goes to the root logger
         quantize_static(
             source,
             convolutions,
             _Calibration(schema, observations),
             op_types_to_quantize=["Conv"],
+            nodes_to_exclude=ends,
             per_channel=True,
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
@@ -57,11 +64,13 @@ def to_int8(
             convolutions,
             target,
             op_types_to_quantize=["MatMul"],
+            nodes_to_exclude=ends,
             per_channel=True,
             weight_type=QuantType.QInt8,
             extra_options={"MatMulConstBOnly": True},
         )
     finally:
+        logger.setLevel(level)
         convolutions.unlink(missing_ok=True)
     _save(onnx.load(target), target, "int8")
 
@@ -82,18 +91,41 @@ class _Calibration:
 
 def _nodes_in_physical_units(model: onnx.ModelProto) -> set[str]:
     """Names of the nodes between the inputs and the network, and after it."""
-    kept: set[str] = set()
-    before = {value.name for value in model.graph.input}
+    before, after = _tensors_before(model), _tensors_after(model)
+    return {
+        node.name
+        for node in model.graph.node
+        if node.op_type in _ELEMENTWISE and (before & set(node.output) or after & set(node.output))
+    }
+
+
+def _ends(model: onnx.ModelProto) -> list[str]:
+    """Names of the nodes that read the normalised inputs, or write the normalised actions."""
+    before, after = _tensors_before(model), _tensors_after(model)
+    return [
+        node.name
+        for node in model.graph.node
+        if node.op_type not in _ELEMENTWISE
+        and (before & set(node.input) or after & set(node.output))
+    ]
+
+
+def _tensors_before(model: onnx.ModelProto) -> set[str]:
+    """The inputs, and what is computed from them element by element."""
+    found = {value.name for value in model.graph.input}
     for node in model.graph.node:  # in topological order
-        if node.op_type in _ELEMENTWISE and before & set(node.input):
-            kept.add(node.name)
-            before.update(node.output)
-    after = {ACTION_KEY}
+        if node.op_type in _ELEMENTWISE and found & set(node.input):
+            found.update(node.output)
+    return found
+
+
+def _tensors_after(model: onnx.ModelProto) -> set[str]:
+    """The actions, and what they are computed from element by element."""
+    found = {ACTION_KEY}
     for node in reversed(model.graph.node):
-        if node.op_type in _ELEMENTWISE and after & set(node.output):
-            kept.add(node.name)
-            after.update(node.input)
-    return kept
+        if node.op_type in _ELEMENTWISE and found & set(node.output):
+            found.update(node.input)
+    return found
 
 
 def _save(model: onnx.ModelProto, path: Path, precision: Precision) -> None:
