@@ -5,6 +5,7 @@ cameras={top: [120,160]}, where reading the weights does.
 """
 
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,10 @@ def inference_rows(config: Any, policy: Any, network: str) -> list[Row]:
         runs["torch.export"] = Pt2Policy(folder / "policy.pt2")
         export_onnx(policy, folder / "policy.onnx")
         runs["ONNX"] = OnnxPolicy(folder / "policy.onnx", threads=config.threads)
+        if find_spec("openvino"):
+            runs["ONNX in OpenVINO"] = OnnxPolicy(
+                folder / "policy.onnx", threads=config.threads, runtime="openvino"
+            )
         to_int8(folder / "policy.onnx", folder / "int8.onnx", policy.schema, [observation])
         runs["ONNX int8"] = OnnxPolicy(folder / "int8.onnx", threads=config.threads)
         return [

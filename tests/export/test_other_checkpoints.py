@@ -443,6 +443,11 @@ def test_statistics_of_the_original(
 
 def test_weights_of_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    narrow = original(
+        tmp_path / "both", arrays(), {"model.action_head.weight": torch.zeros(14, 64)}
+    )
+    with pytest.raises(UserError, match=r"source\.cameras=.*; its width is 64.*source\.heads="):
+        load_original_act(narrow, None, None)
     for name, weights, message in (
         ("code", {"model.a": Evil()}, "cannot be read as a state dict"),
         ("list", [1], "is not a state dict"),
