@@ -55,13 +55,14 @@ class FoldedPolicy(nn.Module):
         positions = _positions(act)
         self.encoder = act.encoder
         for layer in self.encoder.layers:
-            layer.attention = FoldedAttention(layer.attention, positions, positions)
+            _fold_attention(layer, "attention", positions, positions)
         first, *others = act.decoder
-        self.first_decoder_block = FoldedFirstDecoderBlock(first, act.query_positions, positions)
+        assert isinstance(first, DecoderBlock)
+        queries = act.query_positions
+        self.first_decoder_block = FoldedFirstDecoderBlock(first, queries, positions)
         for layer in others:
-            queries = act.query_positions
-            layer.self_attention = FoldedAttention(layer.self_attention, queries, queries)
-            layer.cross_attention = FoldedAttention(layer.cross_attention, queries, positions)
+            _fold_attention(layer, "self_attention", queries, queries)
+            _fold_attention(layer, "cross_attention", queries, positions)
         self.decoder = nn.ModuleList(others)
         self.decoder_norm = act.decoder_norm
         self.action_head = act.action_head
@@ -211,6 +212,14 @@ class FoldedFirstDecoderBlock(nn.Module):
         return output
 
 
+def _fold_attention(
+    block: nn.Module, name: str, query_positions: Tensor, memory_positions: Tensor
+) -> None:
+    attention = block.get_submodule(name)
+    assert isinstance(attention, MultiHeadAttention)
+    block.set_submodule(name, FoldedAttention(attention, query_positions, memory_positions))
+
+
 def fold_image_encoder(encoder: ImageEncoder) -> ImageEncoder:
     """Put every batch norm into its convolution, in place; other norms stay."""
     backbone: ResNet = encoder.backbone
@@ -232,8 +241,8 @@ def _fold_pair(parent: nn.Module, convolution_name: str, norm_name: str) -> None
     weight, bias = fuse_conv_bn_weights(
         convolution.weight,
         convolution.bias,
-        norm.running_mean,
-        norm.running_var,
+        norm.get_buffer("running_mean"),
+        norm.get_buffer("running_var"),
         norm.eps,
         norm.weight,
         norm.bias,

@@ -47,6 +47,8 @@ def export_pt2(policy: ACTPolicy, path: Path) -> None:
 class Pt2Policy:
     """Run `policy.pt2` on the CPU, with the observation checked as everywhere.
 
+    torch says of its archives: load only files that you trust.
+
     Raises:
         UserError: the file cannot be read, or is not one that this project exported.
     """
