@@ -148,8 +148,8 @@ def test_the_script(demonstrations: Path, tmp_path: Path) -> None:
             [sys.executable, str(TRAIN), *arguments], capture_output=True, text=True, cwd=tmp_path
         )
 
-    start = ["init=bundle", "experiment=tiny", f"data.path={demonstrations}", "out=run"]
-    done = call(*start, "max_steps=4", "validate_every=2")
+    start = ["init=bundle", "experiment=tiny", f"data.path={demonstrations}"]
+    done = call(*start, "out=run", "max_steps=4", "validate_every=2")
     assert done.returncode == 0, done.stderr
     assert "its network and its normalisation stay" in done.stdout
     done = call("resume=run", "max_steps=6")
@@ -160,7 +160,7 @@ def test_the_script(demonstrations: Path, tmp_path: Path) -> None:
     for arguments, message in (
         ([*start, "model.width=32"], "model.width: with init= the network is the checkpoint's"),
         (["resume=run", "init=bundle"], "not both"),
-        (["init=nowhere", *start[1:-1], "out=other"], "nowhere does not exist"),
+        (["init=nowhere", *start[1:], "out=new"], "nowhere does not exist"),
     ):
         done = call(*arguments)
         assert done.returncode == 2, done.stderr
