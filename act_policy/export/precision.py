@@ -22,7 +22,10 @@ from act_policy.types import ACTION_KEY, Observation, Schema
 Precision = Literal["fp32", "fp16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
-_ELEMENTWISE = ("Cast", "Transpose", "Add", "Sub", "Mul", "Div", "Reshape", "Unsqueeze")
+_ELEMENTWISE = (
+    *("Cast", "Add", "Sub", "Mul", "Div", "Where"),
+    *("Transpose", "Reshape", "Unsqueeze", "Gather", "Slice"),  # values move, and stay
+)
 
 
 def to_fp16(source: Path, target: Path) -> None:
