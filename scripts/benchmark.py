@@ -32,6 +32,7 @@ def main(config: Any) -> None:
     if config.peer is not None and not Path(config.peer).is_file():
         raise UserError(f"peer={config.peer}: no such Python")
     config.threads = config.threads or usable_cores()
+    config.cameras = config.cameras or {"topview": [84, 84]}
     rows: list[dict[str, Any]] = import_module(f"benchmarks.{config.suite}").measure(config)
     for row in rows:
         if (name := row.pop("compare_with", None)) is not None:

@@ -57,16 +57,28 @@ def train(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
 
 
 def infer(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Milliseconds from one raw observation to one chunk in physical units, on the CPU."""
-    policy, preprocessor, postprocessor = make_policy(request, device="cpu")
-    observation = raw_batch(request, 1, 0)
+    """Milliseconds from one raw observation to one chunk in physical units, on the CPU.
+
+    The policy is the checkpoint that the request names; the observation lies in it.
+    """
+    import torch
+    from lerobot.policies.act.modeling_act import ACTPolicy
+    from lerobot.policies.factory import make_pre_post_processors
+    from safetensors.torch import load_file
+
+    torch.set_num_threads(request["threads"])
+    folder = request["checkpoint"]
+    policy = ACTPolicy.from_pretrained(folder, strict=True)
+    preprocessor, postprocessor = make_pre_post_processors(policy.config, pretrained_path=folder)
+    observation = load_file(os.path.join(folder, "observation.safetensors"))
     policy.eval()
 
-    def predict() -> None:
-        postprocessor(policy.predict_action_chunk(preprocessor(as_floats(observation))))
+    def predict() -> Any:
+        return postprocessor(policy.predict_action_chunk(preprocessor(as_floats(observation))))
 
     parameters = sum(p.numel() for p in policy.parameters())
-    return 1e3 * time_calls(request, predict), {"unit": "ms", "parameters": parameters}
+    more = {"unit": "ms", "parameters": parameters, "actions": predict().tolist()}
+    return 1e3 * time_calls(request, predict), more
 
 
 def rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
@@ -83,7 +95,7 @@ def rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     return 60 / (seconds * EPISODE_STEPS), {"unit": "rollouts/min", "image_every": 1}
 
 
-def make_policy(request: dict[str, Any], device: str | None = None) -> tuple[Any, Any, Any]:
+def make_policy(request: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Build LeRobot's ACT with the requested sizes, and its processors."""
     import torch
     from lerobot.configs.types import FeatureType, PolicyFeature
@@ -112,7 +124,7 @@ def make_policy(request: dict[str, Any], device: str | None = None) -> tuple[Any
     config = ACTConfig(
         input_features=inputs,
         output_features={"action": PolicyFeature(FeatureType.ACTION, (4,))},
-        device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        device=("cuda" if torch.cuda.is_available() else "cpu"),
         pretrained_backbone_weights=None,
         use_vae=model["latent_size"] > 0,
         latent_dim=model["latent_size"] or 32,
