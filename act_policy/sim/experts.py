@@ -14,18 +14,27 @@ Expert = Callable[[], np.ndarray]
 
 
 def scripted_expert(environment: Any) -> Expert:
-    """Make a fresh expert for one episode of a MetaWorldEnv.
+    """Make a fresh expert for one episode of a task, which has just been reset.
 
     Raises:
-        UserError: the environment is not one of Meta-World's tasks.
+        UserError: the environment is not one of this package's tasks.
     """
     environment = environment.unwrapped
     task = getattr(getattr(environment, "schema", None), "task", "")
-    if not (found := re.fullmatch(r"act_policy/MetaWorld-(.+)-v0", task)):
-        raise UserError(f"environment {task or environment}: there is no scripted expert for it")
+    if found := re.fullmatch(r"act_policy/MetaWorld-(.+)-v0", task):
+        return _metaworld_expert(environment, found[1])
+    if found := re.fullmatch(r"act_policy/Aloha(.+)-v0", task):
+        from act_policy.sim.aloha_expert import MOTIONS, AlohaExpert
+
+        motion = MOTIONS[found[1]](environment.object_poses)
+        return AlohaExpert(environment.model, motion, environment.agent_pos)
+    raise UserError(f"environment {task or environment}: there is no scripted expert for it")
+
+
+def _metaworld_expert(environment: Any, task: str) -> Expert:
     from metaworld.policies import ENV_POLICY_MAP
 
-    policy: Any = ENV_POLICY_MAP[f"{found[1]}-v3"]  # annotated there as the abstract class
+    policy: Any = ENV_POLICY_MAP[f"{task}-v3"]  # annotated there as the abstract class
     policy = policy()
     space = environment.action_space
 

@@ -140,7 +140,7 @@ def record_episode(
     observation, _ = environment.reset(seed=seed)
     expert = scripted_expert(environment)
     schema = environment.unwrapped.schema  # type: ignore[attr-defined]
-    disturbance = np.random.default_rng([seed, 1])
+    disturb = disturbance(environment.unwrapped, settings.noise, seed)
     seen, states, actions = [], [], []
     steps_left = settings.max_steps
     success = False
@@ -149,9 +149,7 @@ def record_episode(
         seen.append(observation["pixels"])
         states.append(observation["agent_pos"])
         actions.append(action)
-        executed = action.copy()
-        executed[:3] += settings.noise * disturbance.standard_normal(3)
-        observation, _, _, _, info = environment.step(executed)
+        observation, _, _, _, info = environment.step(disturb(action))
         steps_left -= 1
         if info["success"] and not success:
             success, steps_left = True, settings.tail
@@ -174,6 +172,27 @@ def record_episode(
         settings=settings.to_dict(),
     )
     return True
+
+
+def disturbance(task: Any, size: float, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    """What turns each action of an episode into the one to execute; the seed fixes it.
+
+    Added is x_t = memory x_{t-1} + sqrt(1 - memory^2) e_t with standard deviation `size`, to the
+    values that move the robot; the task says which those are and what the memory is.
+    """
+    random = np.random.default_rng([seed, 1])
+    memory = task.disturbance_memory
+    added: np.ndarray | None = None
+
+    def disturb(action: np.ndarray) -> np.ndarray:
+        nonlocal added
+        executed = action.copy()
+        fresh = size * random.standard_normal(executed[task.disturbed].shape)
+        added = fresh if added is None else memory * added + (1 - memory**2) ** 0.5 * fresh
+        executed[task.disturbed] += added
+        return executed
+
+    return disturb
 
 
 def _make_recorder(
