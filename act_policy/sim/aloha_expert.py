@@ -96,23 +96,26 @@ def transfer_motion(cube: Float64[np.ndarray, "1 7"]) -> Motion:
 def insertion_motion(objects: Float64[np.ndarray, "2 7"]) -> Motion:
     """Each gripper lifts its object; they meet in the middle, where the peg enters the socket."""
     peg, socket = (np.array([*pose[:2], 0.02]) for pose in objects)
-    middle = np.array([0.0, 0.5, 0.15])
-    far, near = np.array([0.1, 0, 0]), np.array([0.05, 0, 0])
+    middle = np.array([0.0, 0.5, 0.2])
+    # both are grasped at the same height, where the peg's middle is 1 cm below the socket's
+    level = np.array([0.0, 0.0, 0.01])
+    apart, together = np.array([0.1, 0, 0]), np.array([0.045, 0, 0])
     return Motion(
-        ArmMotion(90, 0, DOWN, _insert(socket, middle - far, middle - near)),
-        ArmMotion(90, 0, DOWN, _insert(peg, middle + far, middle + near)),
+        ArmMotion(90, 0, DOWN, _bring(socket, middle - apart, middle - together)),
+        ArmMotion(90, 0, DOWN, _bring(peg, middle + apart + level, middle + together + level)),
     )
 
 
-def _insert(lying: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[WayPoint]:
+def _bring(lying: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[WayPoint]:
+    """Take what lies there, and bring it before, then to, where it belongs."""
     return [
-        WayPoint(60, lying + UP, OPEN),
-        WayPoint(100, lying, OPEN),
-        WayPoint(110, lying, OPEN),
-        WayPoint(135, lying, CLOSED),
-        WayPoint(200, before, CLOSED),
-        WayPoint(220, before, CLOSED),
-        WayPoint(290, after, CLOSED),
+        WayPoint(50, lying + UP, OPEN),
+        WayPoint(85, lying, OPEN),
+        WayPoint(95, lying, OPEN),
+        WayPoint(120, lying, CLOSED),
+        WayPoint(190, before, CLOSED),
+        WayPoint(210, before, CLOSED),
+        WayPoint(270, after, CLOSED),
     ]
 
 
