@@ -21,11 +21,14 @@ def summarise(results: Sequence[EpisodeResult]) -> dict[str, Any]:
     return {
         "success_rate": successes / len(results),
         "interval": list(wilson_interval(successes, len(results))),
-        "episodes": [
-            {"seed": result.seed, "success": result.success, "steps": result.steps}
-            for result in results
-        ],
+        "episodes": [_episode(result) for result in results],
     }
+
+
+def _episode(result: EpisodeResult) -> dict[str, Any]:
+    """What is kept of one; the stage where the task has stages of reward."""
+    kept = {"seed": result.seed, "success": result.success, "steps": result.steps}
+    return kept if result.stage is None else kept | {"stage": result.stage}
 
 
 def check_writable(folder: Path) -> None:

@@ -80,6 +80,12 @@ def aloha_environment_id(task: str) -> str:
     return f"act_policy/Aloha{task}-v0"
 
 
+def episode_steps(task: str) -> int | None:
+    """The steps after which an episode of a task, named by its environment's id, ends; if known."""
+    spec = gymnasium.registry.get(task)
+    return spec.max_episode_steps if spec else None
+
+
 def register_environments() -> None:
     """Make every task known to gymnasium; calling it again changes nothing."""
     for task in TASKS:

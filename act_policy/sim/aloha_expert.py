@@ -90,7 +90,7 @@ def transfer_motion(cube: Float64[np.ndarray, "1 7"]) -> Motion:
         WayPoint(205, meeting, OPEN),
         WayPoint(225, meeting, CLOSED),
     ]
-    return Motion(ArmMotion(0, 90, LEVEL, left), ArmMotion(90, 0, DOWN, right))
+    return Motion(ArmMotion(0.0, 90.0, LEVEL, left), ArmMotion(90.0, 0.0, DOWN, right))
 
 
 def insertion_motion(objects: Float64[np.ndarray, "2 7"]) -> Motion:
@@ -101,8 +101,8 @@ def insertion_motion(objects: Float64[np.ndarray, "2 7"]) -> Motion:
     level = np.array([0.0, 0.0, 0.01])
     apart, together = np.array([0.1, 0, 0]), np.array([0.045, 0, 0])
     return Motion(
-        ArmMotion(90, 0, DOWN, _bring(socket, middle - apart, middle - together)),
-        ArmMotion(90, 0, DOWN, _bring(peg, middle + apart + level, middle + together + level)),
+        ArmMotion(90.0, 0.0, DOWN, _bring(socket, middle - apart, middle - together)),
+        ArmMotion(90.0, 0.0, DOWN, _bring(peg, middle + apart + level, middle + together + level)),
     )
 
 
@@ -126,6 +126,32 @@ MOTIONS: Final[dict[str, Callable[[np.ndarray], Motion]]] = {
     "TransferCube": transfer_motion,
     "Insertion": insertion_motion,
 }
+
+
+def varied(motion: Motion, timing: float, pose: float, seed: int) -> Motion:
+    """The motion with other phase lengths and way-points, see `Variation`; the seed fixes them.
+
+    Both arms keep the same clock, so neither comes too early for the other, and a gripper that
+    waits in a place waits in the moved one.
+    """
+    random = np.random.default_rng([seed, 2])
+    steps = sorted({0} | {point.step for arm in motion for point in arm.way_points})
+    factors = np.exp(timing * random.standard_normal(len(steps) - 1))
+    lengths = np.maximum(1, np.rint(np.diff(steps) * factors)).astype(int)
+    later = dict(zip(steps, [0, *np.cumsum(lengths).tolist()], strict=True))
+
+    def moved(arm: ArmMotion) -> ArmMotion:
+        places: dict[bytes, np.ndarray] = {}
+        for point in arm.way_points:
+            place = point.position + pose * random.standard_normal(3)
+            places.setdefault(point.position.tobytes(), place)
+        points = [
+            WayPoint(later[point.step], places[point.position.tobytes()], point.opening)
+            for point in arm.way_points
+        ]
+        return arm._replace(way_points=points)
+
+    return Motion(*map(moved, motion))
 
 
 class AlohaExpert:
