@@ -135,7 +135,8 @@ class AlohaEnv(SimulatedTask):
         """The joints as observed now."""
         state = self._data.qpos[ONE_FINGER].copy()
         state[GRIPPERS] = (state[GRIPPERS] - FINGER_CLOSED) / (FINGER_OPEN - FINGER_CLOSED)
-        return state.astype(np.float32)
+        observed: np.ndarray = state.astype(np.float32)
+        return observed
 
     def _touching(self) -> Touching:
         pairs = {frozenset(pair) for pair in self._data.contact.geom.tolist()}

@@ -201,7 +201,8 @@ def minimum_jerk(share: Float64[np.ndarray, " t"]) -> Float64[np.ndarray, " t"]:
 
     Velocity and acceleration are zero at both ends.
     """
-    return share**3 * (10 + share * (6 * share - 15))
+    done: np.ndarray = share**3 * (10 + share * (6 * share - 15))
+    return done
 
 
 def gripper_quaternion(side: str, pitch: float, roll: float) -> Float64[np.ndarray, "4"]:

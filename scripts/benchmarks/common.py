@@ -3,9 +3,10 @@
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 from act_policy.errors import UserError
@@ -44,11 +45,16 @@ def as_lerobot(settings: Any) -> Any:
     return alike
 
 
-def ask_peer(config: Any, settings: Any) -> Row:
-    """Run benchmark_peer.py in the peer's Python with the same sizes; return its row."""
+def default_cameras(environment: str) -> dict[str, list[int]]:
+    """The camera and image size that an environment is measured with."""
+    return {"top": [120, 160]} if "/Aloha" in environment else {"topview": [84, 84]}
+
+
+def ask_peer(config: Any, settings: Any, more: Mapping[str, Any] = MappingProxyType({})) -> Row:
+    """Run peer.py in the peer's Python with the same sizes, and `more`; return its row."""
     from omegaconf import OmegaConf
 
-    request = OmegaConf.to_container(config)
+    request = {**OmegaConf.to_container(config), **more}
     if settings is not None:
         request["model"] = OmegaConf.to_container(settings.model)
         request["batch_size"] = settings.data.batch_size
