@@ -13,9 +13,10 @@ from gymnasium.utils.env_checker import check_env
 from act_policy.data.dataset import open_dataset
 from act_policy.errors import UserError
 from act_policy.sim import ALOHA_TASKS, aloha_environment_id
+from act_policy.sim.aloha import GRIPPERS
 from act_policy.sim.aloha_tasks import insertion_stage, transfer_stage
 from act_policy.sim.experts import Variation, scripted_expert
-from act_policy.sim.record import RecordingSettings, record_episode
+from act_policy.sim.record import RecordingSettings, disturbance, record_episode
 from act_policy.types import Observation
 
 HOME = np.array([0, -0.96, 1.16, 0, -0.3, 0, 0.1] * 2, np.float32)
@@ -303,21 +304,35 @@ def test_metaworlds_experts_cannot_vary(make):
         scripted_expert(environment, Variation(pose=0.01))
 
 
+def test_disturbances_move_joints_slowly_and_grippers_never(make_aloha):
+    environment = make_aloha(cameras={})
+
+    def added(seed, steps=2000):
+        disturb = disturbance(environment, 0.02, seed)
+        return np.array([disturb(HOME) - HOME for _ in range(steps)])
+
+    first = added(1)
+    np.testing.assert_array_equal(added(1, 20), first[:20])
+    assert not np.array_equal(added(2, 20), first[:20])
+    assert not first[:, GRIPPERS].any()
+    joints = first[:, environment.disturbed]
+    np.testing.assert_allclose(joints.std(), 0.02, rtol=0.1)
+    kept = (joints[1:] * joints[:-1]).mean() / joints.var()
+    assert kept == pytest.approx(environment.disturbance_memory, abs=0.02)
+
+
 def test_a_demonstration_under_disturbances_stores_the_experts_own_actions(make_aloha, tmp_path):
     environment = make_aloha(cameras={"top": (12, 16)})
     clean, _ = play(environment, 0)
     settings = RecordingSettings(
         aloha_environment_id("TransferCube"), {"top": (12, 16)}, max_steps=400, noise=0.01, tail=3
     )
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        assert record_episode(environment, settings, 0, tmp_path / name / "episode_000000.hdf5")
-    one, two = open_dataset(tmp_path / "one"), open_dataset(tmp_path / "two")
-    steps = min(len(clean), len(one.action(0)))
-    np.testing.assert_array_equal(one.action(0)[:steps], clean[:steps])
-    np.testing.assert_array_equal(one.state(0), two.state(0))
+    assert record_episode(environment, settings, 0, tmp_path / "episode_000000.hdf5")
+    dataset = open_dataset(tmp_path)
+    assert dataset.schema == environment.schema
+    steps = min(len(clean), len(dataset.action(0)))
+    np.testing.assert_array_equal(dataset.action(0)[:steps], clean[:steps])
     environment.reset(seed=0)
     states = [environment.step(action)[0]["agent_pos"] for action in clean[:50]]
-    moved = np.abs(one.state(0)[1:51] - states)
+    moved = np.abs(dataset.state(0)[1:51] - states)
     assert 0.001 < moved[:, environment.disturbed].max() < 0.1  # executed otherwise
-    assert one.schema == environment.schema
