@@ -1,4 +1,4 @@
-"""The solver finds joints for what an arm reaches; for what it cannot, joints within their ranges."""
+"""Joints for what an arm reaches, and joints within their ranges for what it does not."""
 
 import mujoco
 import numpy as np
