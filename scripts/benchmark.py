@@ -18,6 +18,7 @@ from act_policy.errors import UserError
 
 def main(config: Any) -> None:
     """Measure, print a table, write the JSON file."""
+    from benchmarks.common import default_cameras
     from rich.console import Console
     from rich.table import Table
 
@@ -32,7 +33,7 @@ def main(config: Any) -> None:
     if config.peer is not None and not Path(config.peer).is_file():
         raise UserError(f"peer={config.peer}: no such Python")
     config.threads = config.threads or usable_cores()
-    config.cameras = config.cameras or {"topview": [84, 84]}
+    config.cameras = config.cameras or default_cameras(config.environment)
     rows: list[dict[str, Any]] = import_module(f"benchmarks.{config.suite}").measure(config)
     for row in rows:
         if (name := row.pop("compare_with", None)) is not None:

@@ -24,7 +24,7 @@ from act_policy.evaluation.rollouts import (
     evaluate_policy,
 )
 from act_policy.evaluation.video import write_episode_videos
-from act_policy.sim import MAX_EPISODE_STEPS
+from act_policy.sim import episode_steps
 from act_policy.sim.processes import usable_cores
 from act_policy.versions import versions
 
@@ -62,11 +62,11 @@ class Settings:
         if self.quality not in (None, "fast", "exact"):
             raise UserError(f"quality={self.quality}: expected fast or exact")
 
-    def like(self, recorded: Mapping[str, Any]) -> "Settings":
+    def like(self, recorded: Mapping[str, Any], task: str) -> "Settings":
         """Fill in what is None as the demonstrations were recorded, `recorded_settings`."""
         return replace(
             self,
-            max_steps=self.max_steps or recorded.get("max_steps", MAX_EPISODE_STEPS),
+            max_steps=self.max_steps or recorded.get("max_steps") or episode_steps(task),
             quality=self.quality or recorded.get("quality", "fast"),
         )
 
@@ -124,9 +124,9 @@ def evaluate(
     """
     workers = usable_cores() if workers is None else check_whole_number("workers", workers, 1)
     check_whole_number("videos", videos, 0)
-    settings = settings.like(demonstrations.settings if demonstrations else {})
     judged = identity(checkpoint)
     policy = load(checkpoint)
+    settings = settings.like(demonstrations.settings if demonstrations else {}, policy.schema.task)
     # Refuse what cannot be executed before any process starts.
     execution = (settings.execute_steps, settings.ensemble_coefficient)
     ChunkExecutor(policy, *execution)
