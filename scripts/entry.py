@@ -42,7 +42,7 @@ def run(
             print(_help(config_name, (main.__globals__.get("__doc__") or "").strip()))
             sys.exit(0)
         show = "--cfg" in arguments
-        config = _configuration(config_name, [a for a in arguments if a != "--cfg"], saved_config)
+        config = configuration(config_name, [a for a in arguments if a != "--cfg"], saved_config)
         if show:
             print(OmegaConf.to_yaml(config), end="")
             sys.exit(0)
@@ -64,7 +64,7 @@ def run(
     sys.exit(0)
 
 
-def _configuration(
+def configuration(
     config_name: str,
     arguments: list[str],
     saved_config: Callable[[DictConfig], Path | None] | None = None,

@@ -1,0 +1,46 @@
+"""What README and docs tell a reader to type exists: scripts, their settings, make's targets."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+from entry import configuration
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands(document: Path) -> list[str]:
+    """Every call of a script or of make: in code blocks, and between backticks in a sentence."""
+    text = document.read_text()
+    blocks = re.findall(r"```(?:bash|sh)?\n(.*?)```", text, re.S)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    lines += re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.S))
+    lines = [line.split("#")[0].strip() for line in lines]
+    return [line for line in lines if re.match(r"python scripts/\w+\.py|make [\w-]+$", line)]
+
+
+CALLS = sorted({command for document in DOCUMENTS for command in commands(document)})
+
+
+def test_the_documents_show_commands() -> None:
+    assert {"make demo", "make test"} <= set(CALLS)
+    assert len(CALLS) > 10
+
+
+@pytest.mark.parametrize("command", [c for c in CALLS if c.startswith("python")])
+def test_a_script_takes_the_settings_that_a_document_shows(command: str) -> None:
+    _, script, *arguments = shlex.split(command)
+    assert (ROOT / script).is_file()
+    configuration(Path(script).stem, arguments)  # raises UserError on an unknown setting
+
+
+@pytest.mark.parametrize("command", [c for c in CALLS if c.startswith("make")])
+def test_make_knows_the_targets_that_a_document_shows(command: str) -> None:
+    done = subprocess.run(["make", "-n", *command.split()[1:]], cwd=ROOT, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
