@@ -244,7 +244,7 @@ def _numbers(rows: pa.Table, features: Mapping[str, Any]) -> dict[str, np.ndarra
     for key, feature in features.items():
         if feature["dtype"] not in ("image", "video", "string", "language"):
             column = rows.column(key).combine_chunks()
-            while isinstance(column, pa.BaseListArray):
+            while isinstance(column, pa.ListArray | pa.FixedSizeListArray | pa.LargeListArray):
                 column = column.flatten()
             array = column.to_numpy(zero_copy_only=False).reshape(len(rows), -1)
             found[key] = array.astype(np.int64) if array.dtype == bool else array
