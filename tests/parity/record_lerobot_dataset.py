@@ -16,7 +16,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from written_datasets import CASES, RECORD, write_case
 
 

@@ -1,9 +1,12 @@
 """The datasets that we write for LeRobot and rerun to open; the same ones every time."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 from lerobot_for_tests import HEIGHT, WIDTH, picture, shown, write_lerobot
 
 from act_policy.data.aloha_episode import write_episode
