@@ -108,12 +108,12 @@ class AlohaHDF5Dataset:
     def _doubt_colours(self, episodes: Sequence[Episode]) -> str:
         """Why the channel order may be wrong, by a few of the compressed images."""
         images = []
-        some = np.unique(np.linspace(0, len(episodes) - 1, 4).astype(int))
+        some = np.unique(np.linspace(0, len(episodes) - 1, 4).astype(int)).tolist()
         for episode, camera in product(some, self.schema.camera_names):
             if self._images(episode, camera).ndim == 2:
                 step = int(self.lengths[episode]) // 2
                 with suppress(UndecodableFrameError):  # reading frames will say so
-                    images.append(self.frame(int(episode), step, camera))
+                    images.append(self.frame(episode, step, camera))
         self.close()
         if not images:
             return ""

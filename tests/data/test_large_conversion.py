@@ -37,7 +37,8 @@ def write_hdf5(folder: Path) -> None:
     for episode, steps in enumerate(LENGTHS):
         rng = np.random.default_rng(episode)
         images = {
-            c: np.stack([picture(shown(c, index + s)) for s in range(steps)]) for c in CAMERAS
+            camera: np.stack([picture(shown(camera, index + step)) for step in range(steps)])
+            for camera in CAMERAS
         }
         state, action, velocity, effort = rng.normal(size=(4, steps, 14))
         write_episode(

@@ -86,9 +86,7 @@ def test_rows_and_frames_ahead_of_the_metadata_are_left_out(tmp_path):
         pq.write_table(pq.read_table(folder / file).slice(0, keep), folder / file)
     dataset = LeRobotDataset(folder)
     assert dataset.lengths.tolist() == [7, 12, 5]
-    assert any(
-        "rows of episodes 3 to 4, which the metadata do not know" in n for n in dataset.notes
-    )
+    assert any("rows of episodes 3 to 4, which the metadata do not" in n for n in dataset.notes)
     assert every_number(dataset, "wrist") == [shown("wrist", index) for index in range(24)]
 
 

@@ -42,7 +42,7 @@ class VideoReader:
 
 def read(folder: Path) -> dict[str, Any]:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
-    from lerobot_for_tests import RATE, number_of
+    from lerobot_for_tests import RATE
 
     if not hasattr(torchvision.io, "VideoReader"):
         torchvision.io.VideoReader = VideoReader
@@ -51,26 +51,6 @@ def read(folder: Path) -> dict[str, Any]:
     dataset = LeRobotDataset(
         f"local/{folder.name}", root=folder, delta_timestamps=deltas, video_backend="pyav"
     )
-    steps: list[dict[str, Any]] = []
-    for item in dataset:
-        steps.append(
-            {
-                "episode": int(item["episode_index"]),
-                "step": int(item["frame_index"]),
-                "index": int(item["index"]),
-                "task": item["task"],
-                "state": item["observation.state"].tolist(),
-                "actions": item["action"].tolist(),
-                "is_pad": item["action_is_pad"].tolist(),
-                "effort": item["observation.effort"].tolist()
-                if "observation.effort" in item
-                else None,
-                "shown": {
-                    key: number_of((item[key].numpy() * 255).round().transpose(1, 2, 0))
-                    for key in dataset.meta.camera_keys
-                },
-            }
-        )
     return {
         "episodes": dataset.num_episodes,
         "frames": dataset.num_frames,
@@ -81,7 +61,26 @@ def read(folder: Path) -> dict[str, Any]:
             key: {name: np.asarray(value).tolist() for name, value in found.items()}
             for key, found in dataset.meta.stats.items()
         },
-        "steps": steps,
+        "steps": [step_of(item, dataset.meta.camera_keys) for item in dataset],
+    }
+
+
+def step_of(item: dict[str, Any], cameras: list[str]) -> dict[str, Any]:
+    from lerobot_for_tests import number_of
+
+    effort = item.get("observation.effort")
+    return {
+        "episode": int(item["episode_index"]),
+        "step": int(item["frame_index"]),
+        "index": int(item["index"]),
+        "task": item["task"],
+        "state": item["observation.state"].tolist(),
+        "actions": item["action"].tolist(),
+        "is_pad": item["action_is_pad"].tolist(),
+        "effort": None if effort is None else effort.tolist(),
+        "shown": {
+            key: number_of((item[key].numpy() * 255).round().transpose(1, 2, 0)) for key in cameras
+        },
     }
 
 
