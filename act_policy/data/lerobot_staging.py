@@ -36,8 +36,8 @@ class LeRobotSettings:
     codec: str = "av1"
     crf: int = 30
     group: int = 2
-    data_file_mb: float = 100
-    video_file_mb: float = 200
+    data_file_mb: float = 100.0
+    video_file_mb: float = 200.0
     files_per_chunk: int = 1000
 
 

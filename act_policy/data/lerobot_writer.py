@@ -120,7 +120,7 @@ def assemble(
 
 
 def _rotate(
-    sizes: Sequence[int], kinds: Sequence[Any], limit_mb: float, settings: LeRobotSettings
+    sizes: Sequence[int], kinds: Sequence[Any], limit_mb: int | float, settings: LeRobotSettings
 ) -> list[_Place]:
     """Fill file after file up to the limit; a file holds episodes of one kind."""
     places: list[_Place] = []
@@ -304,7 +304,7 @@ def _video_info(stream: Any, rate: float) -> dict[str, Any]:
     }
 
 
-def _plain(number: float) -> float:
+def _plain(number: int | float) -> int | float:
     return int(number) if number == int(number) else number
 
 
