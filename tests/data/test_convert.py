@@ -79,7 +79,7 @@ def test_hdf5_there_and_back_is_what_it_was(tmp_path):
 def test_v21_videos_are_copied_and_everything_else_is_kept(tmp_path):
     folder = write_lerobot(tmp_path / "v21", version="v2.1", group=4)  # with B-frames
     source = open_dataset(folder)
-    small = LeRobotSettings(video_file_mb=0.01, data_file_mb=0.012, files_per_chunk=2)
+    small = LeRobotSettings(video_file_mb=0.004, data_file_mb=0.012, files_per_chunk=2)
     convert(source, tmp_path / "v3", "lerobot_v3", small, workers=2)
     written = open_dataset(tmp_path / "v3")
     assert_same(source, written)
