@@ -63,8 +63,8 @@ class Faults:
             )
         if others:
             notes.append(
-                f"{len(others)} of {len({*names, *others})} episodes are left out (unreadable=skip): "
-                + self._listed(others, names)
+                f"{len(others)} of {len({*names, *others})} episodes are left out "
+                "(unreadable=skip): " + self._listed(others, names)
             )
         return kept, notes
 
