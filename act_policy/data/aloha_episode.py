@@ -113,10 +113,18 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
     except UserError:
         raise
     except Exception as error:  # a damaged file makes h5py raise almost anything
-        raise UnfinishedError(
+        kind = UnfinishedError if _was_being_written(path) else UserError
+        raise kind(
             f"{path}: is not a readable HDF5 file ({error}). "
             "Repair the file or move it out of the folder."
         ) from None
+
+
+def _was_being_written(path: Path) -> bool:
+    """Whether a file that cannot be read began as HDF5: a killed writer may leave zeros there."""
+    with path.open("rb") as file:
+        signature = file.read(8)
+    return signature == b"\x89HDF\r\n\x1a\n" or not any(signature)
 
 
 def recorded_settings(path: Path) -> dict[str, Any]:

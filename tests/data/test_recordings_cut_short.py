@@ -179,6 +179,12 @@ def test_hdf5_files_that_cannot_be_read(tmp_path):
     with pytest.warns(DatasetWarning, match=r"last episode was whole; .* episode_2.hdf5, the last"):
         dataset = open_dataset(tmp_path)
     assert dataset.lengths.tolist() == [3, 4, 5]
+    (tmp_path / "episode_3.hdf5").write_bytes(bytes(100))  # never flushed
+    assert AlohaHDF5Dataset(tmp_path).lengths.tolist() == [3, 4, 5]
+    (tmp_path / "episode_3.hdf5").write_bytes(b"no HDF5 at all")
+    with pytest.raises(UserError, match=r"episode_3.hdf5: is not a readable HDF5 file"):
+        open_dataset(tmp_path)
+    (tmp_path / "episode_3.hdf5").write_bytes(b"")
     cut(tmp_path / "episode_1.hdf5")
     with pytest.raises(UserError, match=r"episode_1.hdf5: is not a readable .*unreadable=skip"):
         open_dataset(tmp_path)
