@@ -122,8 +122,11 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
 
 def _was_being_written(path: Path) -> bool:
     """Whether a file that cannot be read began as HDF5: a killed writer may leave zeros there."""
-    with path.open("rb") as file:
-        signature = file.read(8)
+    try:
+        with path.open("rb") as file:
+            signature = file.read(8)
+    except OSError:
+        return False
     return signature == b"\x89HDF\r\n\x1a\n" or not any(signature)
 
 
