@@ -13,7 +13,7 @@ import pytest
 from episodes_for_tests import jpeg_rows, make_schema, smooth_frames, write_foreign_episode
 
 from act_policy.data.cache import FrameStore, cache_folder
-from act_policy.data.dataset import UndecodableFrameError, open_dataset
+from act_policy.data.dataset import DatasetWarning, UndecodableFrameError, open_dataset
 from act_policy.errors import UserError
 
 ORDER = np.array([5, 0, 0, 8, 3])
@@ -86,7 +86,8 @@ def test_compressed_frames_are_decoded_once(tmp_path, monkeypatch):
 
 def test_an_edited_episode_or_another_option_is_decoded_anew_and_the_old_cache_goes(tmp_path):
     FrameStore(open_dataset(compressed_folder(tmp_path)))
-    blue = open_dataset(tmp_path, jpeg_order="rgb")
+    with pytest.warns(DatasetWarning, match="pixels are blue"):
+        blue = open_dataset(tmp_path, jpeg_order="rgb")
     assert FrameStore(blue).read("top", np.array([0]))[0, 2, 2, 2] > 240
 
     write_foreign_episode(tmp_path / "episode_3.hdf5", 6, {"top": jpeg_rows(smooth_frames(6))})
