@@ -4,11 +4,13 @@
       attrs: sim (bool), and ours: schema (JSON of `Schema.to_dict`), seed (int), success (bool),
              settings (JSON, how it was recorded)
       /observations/qpos            float32 (T, s)
-      /observations/qvel            float32 (T, s), for the original ACT; not read here
+      /observations/qvel            float32 (T, s), the vector "velocity"
+      /observations/effort          float32 (T, s), real robots only, the vector "effort"
       /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame a chunk, or
                                     uint8 (T, bytes), JPEG rows padded with zeros
       /action                       float32 (T, a)
       /base_action                  float32 (T, 2), mobile ALOHA only; follows the action
+      /compress_len                 float32 (n, T), lengths of the JPEGs; not needed to read them
 
 Sources of the layout: act/record_sim_episodes.py, act/utils.py (tonyzhaozh/act) and
 compress_data.py, utils.py (MarkFzp/act-plus-plus).
@@ -30,6 +32,13 @@ from act_policy.errors import UserError
 from act_policy.types import Camera, Schema
 
 
+class VectorField(NamedTuple):
+    """Where a further observed vector of n values lies in the file."""
+
+    field: str
+    size: int
+
+
 class Episode(NamedTuple):
     """What one file holds, but for the images."""
 
@@ -37,6 +46,7 @@ class Episode(NamedTuple):
     state: np.ndarray  # float32 (T, s)
     action: np.ndarray  # float32 (T, a)
     cameras: dict[str, Camera]
+    vectors: dict[str, VectorField]  # by the names of `vector_names`
     schema: Schema | None
     seed: int | None
     success: bool | None
@@ -73,6 +83,11 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
                 for name, images in file["observations/images"].items()
                 if not name.endswith("_depth")
             }
+            vectors = {
+                _VECTOR_NAMES.get(key, key): VectorField(f"observations/{key}", int(data.shape[1]))
+                for key, data in file["observations"].items()
+                if key != "qpos" and _is_vector(data, steps)
+            }
             stored = file.attrs.get("schema")
             seed, success = file.attrs.get("seed"), file.attrs.get("success")
             return Episode(
@@ -80,6 +95,7 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
                 state=state,
                 action=action,
                 cameras=cameras,
+                vectors=vectors,
                 schema=None if stored is None else _stored_schema(path, stored),
                 seed=None if seed is None else int(seed),
                 success=None if success is None else bool(success),
@@ -100,6 +116,27 @@ def recorded_settings(path: Path) -> dict[str, Any]:
     with h5py.File(path) as file:
         settings: dict[str, Any] = json.loads(file.attrs.get("settings", "{}"))
     return settings
+
+
+def read_vector(path: Path, field: VectorField) -> np.ndarray:
+    """float32 (T, n); raises UserError."""
+    try:
+        with h5py.File(path) as file:
+            return np.asarray(file[field.field][()], np.float32)
+    except Exception as error:  # a damaged file makes h5py raise almost anything
+        raise UserError(f"{path}: /{field.field} cannot be read ({error})") from None
+
+
+_VECTOR_NAMES = {"qvel": "velocity"}
+
+
+def _is_vector(data: Any, steps: int) -> bool:
+    return (
+        isinstance(data, h5py.Dataset)
+        and data.ndim == 2
+        and len(data) == steps
+        and bool(np.issubdtype(data.dtype, np.number))
+    )
 
 
 def _matrix(path: Path, file: Any, field: str) -> np.ndarray:

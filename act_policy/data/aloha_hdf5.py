@@ -8,9 +8,13 @@ from typing import Any
 import h5py
 import numpy as np
 
-from act_policy.data.aloha_episode import Episode, decode_jpeg, read_episode
+from act_policy.data.aloha_episode import Episode, decode_jpeg, read_episode, read_vector
 from act_policy.data.aloha_episode import write_episode as write_episode
-from act_policy.data.dataset import UndecodableFrameError
+from act_policy.data.dataset import (
+    UndecodableFrameError,
+    VectorDimensions,
+    check_vector_name,
+)
 from act_policy.data.schemas import (
     ALOHA_NAMES,
     BASE_NAMES,
@@ -71,6 +75,12 @@ class AlohaHDF5Dataset:
         self.seeds = [episode.seed for episode in episodes]
         self.outcomes = [episode.success for episode in episodes]
         self.schema = _common_schema(episodes, schema, cameras)
+        self._vectors = [episode.vectors for episode in episodes]
+        self.vector_names = tuple(
+            name
+            for name, field in self._vectors[0].items()
+            if all(name in found and found[name].size == field.size for found in self._vectors)
+        )
 
     @property
     def episode_count(self) -> int:
@@ -84,6 +94,20 @@ class AlohaHDF5Dataset:
     def action(self, episode: int) -> np.ndarray:
         """float32 (T, a) in the schema's units."""
         return self._actions[episode]
+
+    def vector(self, episode: int, name: str) -> np.ndarray:
+        """float32 (T, n), one of `vector_names`."""
+        check_vector_name(self, name)
+        return read_vector(self.episode_paths[episode], self._vectors[episode][name])
+
+    def vector_dimensions(self, name: str) -> VectorDimensions:
+        """The joints' names and derived units where it has a value for each joint."""
+        check_vector_name(self, name)
+        size = self._vectors[0][name].size
+        if size != self.schema.state_size:
+            return VectorDimensions(tuple(f"{name}_{i}" for i in range(size)), ("",) * size)
+        units = self.schema.state_units if name == "velocity" else ("",) * size
+        return VectorDimensions(self.schema.state_names, tuple(map(_unit_a_second, units)))
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
@@ -152,6 +176,10 @@ class AlohaHDF5Dataset:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": None}  # an open file does not travel to a worker
+
+
+def _unit_a_second(unit: str) -> str:
+    return {"": "", "0..1": "1/s"}.get(unit, f"{unit}/s")
 
 
 def _common_schema(

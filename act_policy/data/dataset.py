@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,6 +13,13 @@ from act_policy.types import Schema
 
 class UndecodableFrameError(UserError):
     """One frame of a camera cannot be decoded; the message names episode, camera and step."""
+
+
+class VectorDimensions(NamedTuple):
+    """Names and units of a vector's dimensions; a unit is "" where it is not known."""
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
 
 
 @runtime_checkable
@@ -27,6 +34,8 @@ class DemonstrationDataset(Protocol):
     instructions: what the operator was told to do, "" where it is not known.
     seeds: the simulator's seed of each, None where it is not known.
     outcomes: whether the demonstration succeeded, None where it is not known.
+    vector_names: what was observed besides state and images and every episode has, such as
+        "velocity" and "effort".
     """
 
     folder: Path
@@ -37,6 +46,7 @@ class DemonstrationDataset(Protocol):
     instructions: list[str]
     seeds: list[int | None]
     outcomes: list[bool | None]
+    vector_names: tuple[str, ...]
 
     @property
     def episode_count(self) -> int:
@@ -47,6 +57,16 @@ class DemonstrationDataset(Protocol):
 
     def action(self, episode: int) -> np.ndarray:
         """float32 (T, a) in the schema's units; may hold values that are not finite."""
+
+    def vector(self, episode: int, name: str) -> np.ndarray:
+        """float32 (T, n), one of `vector_names`; read from the file at each call.
+
+        Raises:
+            UserError: there is no such vector, or it cannot be read.
+        """
+
+    def vector_dimensions(self, name: str) -> VectorDimensions:
+        """What the n dimensions of one of `vector_names` are; raises UserError."""
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """uint8 (h, w, 3) RGB; raises UndecodableFrameError.
@@ -71,6 +91,15 @@ def place_of(dataset: DemonstrationDataset, episode: int) -> str:
     """Where an episode is to be found: its file, and its name where the file holds several."""
     path, name = dataset.episode_paths[episode], dataset.episode_names[episode]
     return f"{path}" if name in (path.name, path.stem) else f"{path}: {name}"
+
+
+def check_vector_name(dataset: DemonstrationDataset, name: str) -> None:
+    """Raise UserError unless every episode has such a vector."""
+    if name not in dataset.vector_names:
+        raise UserError(
+            f"{dataset.folder}: no vector {name} that every episode has; "
+            f"found {', '.join(dataset.vector_names) or 'none'}"
+        )
 
 
 def open_dataset(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from act_policy.data.dataset import UndecodableFrameError
+from act_policy.data.dataset import UndecodableFrameError, VectorDimensions, check_vector_name
 from act_policy.data.lerobot_metadata import (
     Feature,
     Metadata,
@@ -19,7 +19,7 @@ from act_policy.data.lerobot_metadata import (
     open_parquet,
     read_metadata,
 )
-from act_policy.data.lerobot_rows import ImageColumn, read_rows
+from act_policy.data.lerobot_rows import ImageColumn, read_rows, read_vectors
 from act_policy.data.schemas import SchemaSource, check_described, read_schema, with_cameras
 from act_policy.data.video_file import BrokenFrameError, VideoFile, read_header
 from act_policy.errors import UserError
@@ -27,6 +27,7 @@ from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY, Camera, Schema
 
 TOLERANCE = 1e-4
 """Seconds by which LeRobot lets a frame's time in the video be off its time in the metadata."""
+OBSERVATION_PREFIX = "observation."
 HOW_TO_SKIP = "Copy the file again, or drop such frames with data.undecodable=skip."
 
 
@@ -64,6 +65,9 @@ class LeRobotDataset:
         self.seeds: list[int | None] = [None] * len(entries)
         self.outcomes: list[bool | None] = [None] * len(entries)
         self._states, self._actions, self._first_rows = read_rows(self._metadata)
+        self._vector_keys = _vector_keys(self._metadata)
+        self.vector_names = tuple(self._vector_keys)
+        self._vectors: dict[str, tuple[Path, np.ndarray]] = {}  # of one file each
         self._frames_before: dict[tuple[int, str], int] = {}
         for camera in self.schema.cameras:
             self._check_images(camera)
@@ -84,6 +88,21 @@ class LeRobotDataset:
     def action(self, episode: int) -> np.ndarray:
         """float32 (T, a)."""
         return self._actions[episode]
+
+    def vector(self, episode: int, name: str) -> np.ndarray:
+        """float32 (T, n), the feature `observation.{name}`."""
+        check_vector_name(self, name)
+        path, key = self.episode_paths[episode], self._vector_keys[name]
+        if name not in self._vectors or self._vectors[name][0] != path:
+            self._vectors[name] = path, read_vectors(path, key, self._metadata.features[key])
+        first = self._first_rows[episode]
+        return self._vectors[name][1][first : first + self.lengths[episode]]
+
+    def vector_dimensions(self, name: str) -> VectorDimensions:
+        """The feature's names; LeRobot stores no units."""
+        check_vector_name(self, name)
+        names = _vector(self.folder / "meta" / "info.json", self._metadata, self._vector_keys[name])
+        return VectorDimensions(names, ("",) * len(names))
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
@@ -296,7 +315,7 @@ def _vector(info: Path, metadata: Metadata, key: str) -> tuple[str, ...]:
     feature = metadata.features.get(key)
     if feature is None:
         raise UserError(f"{info}: has no feature {key}; found {', '.join(metadata.features)}")
-    if len(feature.shape) != 1 or feature.dtype in ("string", "language") or feature.is_image:
+    if not feature.is_vector:
         raise UserError(
             f"{info}: {key} is {feature.dtype} {list(feature.shape)}; expected a vector of numbers"
         )
@@ -305,6 +324,15 @@ def _vector(info: Path, metadata: Metadata, key: str) -> tuple[str, ...]:
     if len(names) == size == len(set(names)):
         return tuple(names)
     return tuple(f"{key.rpartition('.')[2]}_{dimension}" for dimension in range(size))
+
+
+def _vector_keys(metadata: Metadata) -> dict[str, str]:
+    """Features that are vectors of numbers observed besides the state, by their short names."""
+    return {
+        key.removeprefix(OBSERVATION_PREFIX): key
+        for key, feature in metadata.features.items()
+        if key.startswith(OBSERVATION_PREFIX) and key != STATE_KEY and feature.is_vector
+    }
 
 
 def _flat(names: Any) -> Iterator[str]:

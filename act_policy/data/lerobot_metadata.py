@@ -34,6 +34,11 @@ class Feature(NamedTuple):
         """Whether it is an image a step, in a column or in a video."""
         return self.dtype in ("image", "video")
 
+    @property
+    def is_vector(self) -> bool:
+        """Whether it is a vector of numbers a step."""
+        return len(self.shape) == 1 and self.dtype not in ("image", "video", "string", "language")
+
 
 class VideoPart(NamedTuple):
     """Where a camera's frames of one episode lie; start in seconds, None for the whole file."""
