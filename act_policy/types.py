@@ -298,6 +298,8 @@ class Statistics(NamedTuple):
     std_floor: the smallest divisor, in physical units; a joint that never moved must not explode.
     step_count: number of steps measured; 0 where an imported policy does not say it.
     images: by camera name, for policies trained with others than ImageNet's; None is ImageNet's.
+    relative_actions: action dimensions that the network predicts as the difference from the state
+        of the same name at the chunk's beginning; action measures those differences.
     """
 
     state: FieldStatistics
@@ -306,6 +308,7 @@ class Statistics(NamedTuple):
     std_floor: float = 1e-2
     environment_state: FieldStatistics | None = None
     images: Mapping[str, ImageStatistics] | None = None
+    relative_actions: tuple[str, ...] = ()
 
     def scale(self, field: FieldStatistics) -> np.ndarray:
         """The divisor max(std, std_floor), float64, one value a dimension."""

@@ -151,9 +151,9 @@ def _check_same(
 def _check_same_statistics(checkpoint: Path, before: Statistics, now: Statistics) -> None:
     saved, found = statistics_to_dict(before), statistics_to_dict(now)
     changed = [
-        f"{name} was {saved[name]}, now {found[name]}"
-        for name in ("step_count", "std_floor")
-        if saved[name] != found[name]
+        f"{name} was {saved.get(name)}, now {found.get(name)}"
+        for name in ("step_count", "std_floor", "relative_actions")
+        if saved.get(name) != found.get(name)
     ]
     changed += [
         f"statistics of {field} differ"

@@ -120,7 +120,7 @@ class PolicyTraining(lightning.LightningModule):
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""] | None]:
         """L1 and KL (None without a posterior) of a policy on a batch, in normalised units."""
         observation = policy.normalizer.observation(batch.observation)
-        target = policy.normalizer.actions(batch.actions)
+        target = policy.normalizer.actions(batch.actions, batch.observation.state)
         output = policy.act(
             observation.images,
             observation.state,
