@@ -12,6 +12,12 @@ from typing import Any
 
 from act_policy.errors import UserError
 
+LOADING = {
+    *("_target_", "path", "batch_size", "workers", "std_floor", "undecodable", "cache"),
+    *("held_out_fraction", "train_episodes", "held_out_episodes"),
+}
+"""Settings of a run's data that say how it was trained on; all others say what it was."""
+
 
 def main(config: Any) -> None:
     """Check what was asked, evaluate, print the table."""
@@ -63,7 +69,7 @@ def main(config: Any) -> None:
 def find_demonstrations(config: Any, run: Path | None) -> Any:
     """Read what the policy was trained on: to replay it, to refuse its seeds, to do alike.
 
-    The run's own reader options hold for a folder that is named here, too.
+    What the run selected, and how it read the files, holds for a folder that is named here, too.
     """
     from omegaconf import OmegaConf
 
@@ -72,7 +78,7 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
     folder, options = config.demonstrations, {}
     if run is not None and (run / "config.yaml").is_file():
         data = OmegaConf.to_container(OmegaConf.load(run / "config.yaml")).get("data") or {}
-        options = {key: data[key] for key in ("schema", "cameras", "jpeg_order") if key in data}
+        options = {key: value for key, value in data.items() if key not in LOADING}
         if folder is None and not Path(folder := str(data.get("path"))).is_dir():
             print(f"the demonstrations of the run are no longer at {folder}: demonstrations=FOLDER")
             folder = None
@@ -82,9 +88,11 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
         )
         return None
     from act_policy.data.aloha_episode import recorded_settings
-    from act_policy.data.dataset import open_dataset
+    from act_policy.data.selected_dataset import open_demonstrations
 
-    dataset = open_dataset(folder, **options)
+    if config.demonstrations is not None:
+        options.pop("mix", None)
+    dataset = open_demonstrations(folder, **options)
     actions = [dataset.action(episode) for episode in range(dataset.episode_count)]
     seeds = frozenset(seed for seed in dataset.seeds if seed is not None)
     return Demonstrations(actions, seeds, recorded_settings(dataset.episode_paths[0]))

@@ -29,7 +29,11 @@ def main(config: DictConfig) -> None:
     config.out, config.resume = str(folder), None
     for name in ("path", "schema", "cache"):  # the run may be resumed from another folder
         if config.data.get(name) is not None:
-            config.data[name] = str(Path(str(config.data[name])).absolute())
+            value = str(config.data[name])
+            config.data[name] = value if value == "auto" else str(Path(value).absolute())
+    for entry in config.data.get("mix") or []:
+        if isinstance(entry, DictConfig) and entry.get("path") is not None:
+            entry.path = str(Path(str(entry.path)).absolute())
     os.environ.setdefault("WANDB_SILENT", "true")
 
     from hydra.utils import instantiate  # from here on what takes seconds to load

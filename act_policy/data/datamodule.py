@@ -1,6 +1,6 @@
 """Demonstrations as batches for training: raw images and physical units, in a fixed order."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +11,18 @@ from lightning import LightningDataModule, Trainer
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from act_policy.data.cache import FrameStore
+from act_policy.data.cache import FrameStore, cache_folder
 from act_policy.data.chunks import chunk_rows, split_episodes
-from act_policy.data.dataset import DemonstrationDataset, open_dataset
+from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.decoding import Frames, MixedFrames, open_frames
+from act_policy.data.order import Locality, Mix, arrange, draw_epoch
+from act_policy.data.selected_dataset import (
+    Demonstrations,
+    MixedDataset,
+    choose_episodes,
+    open_demonstrations,
+)
+from act_policy.data.selection import check_episode_list
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
 from act_policy.types import Observation, Schema, Statistics
@@ -48,7 +57,7 @@ class Samples(Dataset[Batch]):
     def __init__(
         self,
         dataset: DemonstrationDataset,
-        frames: FrameStore,
+        frames: FrameStore | Frames | MixedFrames,
         episodes: Sequence[int] | np.ndarray,
         chunk_length: int,
     ) -> None:
@@ -62,11 +71,22 @@ class Samples(Dataset[Batch]):
         numbers = [np.arange(self._first[e], ends[e]) for e in episodes]
         every = np.concatenate(numbers) if numbers else np.empty(0, np.int64)
         self._numbers = every[frames.usable[every]]
+        """int64, the samples' steps counted through all episodes."""
         self.skipped = len(every) - len(self._numbers)
         """How many frames were left out because they cannot be decoded."""
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    def counts(self, steps: Sequence[int]) -> tuple[int, ...]:
+        """How many samples each of several datasets has, given how many steps each has."""
+        ends = np.cumsum(steps)
+        part_of = np.searchsorted(ends, self._numbers, side="right")
+        return tuple(np.bincount(part_of, minlength=len(steps)).tolist())
+
+    def blocks(self, blocks: np.ndarray) -> np.ndarray:
+        """The samples' own part of a number for each step."""
+        return blocks[self._numbers]
 
     def __getitem__(self, index: int) -> Batch:
         return self.__getitems__([index])
@@ -91,21 +111,48 @@ class Samples(Dataset[Batch]):
 class EpochOrder(DistributedSampler[int]):
     """Every sample once an epoch, in an order that only seed and epoch decide.
 
-    Several processes take turns (rank r takes r, r + n, ...); as in its base class the order is
-    filled up from its own beginning so that all get the same number.
+    Several processes take turns (rank r takes r, r + n, ...), or a part each where samples must
+    lie together; as in its base class the order is filled up from its own beginning so that all
+    get the same number.
+
+    Args:
+        count: number of samples there are.
+        seed: of the order.
+        processes: that share an epoch.
+        rank: which of them this is.
+        mix: datasets with weights, by which some samples come more often than once, or less.
+        locality: samples that must lie together.
     """
 
-    def __init__(self, count: int, seed: int, processes: int = 1, rank: int = 0) -> None:
-        super().__init__(range(count), processes, rank, shuffle=True, seed=seed)  # type: ignore[arg-type]
-        self.count = count
+    def __init__(
+        self,
+        count: int,
+        seed: int,
+        processes: int = 1,
+        rank: int = 0,
+        mix: Mix | None = None,
+        locality: Locality | None = None,
+    ) -> None:
+        self.count = sum(mix.drawn) if mix else count
+        """How many samples an epoch shows."""
+        super().__init__(range(self.count), processes, rank, shuffle=True, seed=seed)  # type: ignore[arg-type]
+        self._there = count
+        self._mix, self._locality = mix, locality
         self.place: Callable[[], tuple[int, int]] | None = None
         """Asks where an iteration starts: its epoch, and how many of this process's samples of
         that epoch were seen already. Without it an iteration is the whole epoch of `set_epoch`."""
 
     def __iter__(self) -> Iterator[int]:
         epoch, seen = self.place() if self.place else (self.epoch, 0)
-        order = np.random.default_rng((self.seed, epoch)).permutation(self.count)
-        mine = np.resize(order, self.total_size)[self.rank :: self.num_replicas]
+        blocks = self._locality.blocks if self._locality else None
+        order = draw_epoch(self._there, self.seed, epoch, self._mix, blocks)
+        order = np.resize(order, self.total_size)
+        if self._locality is None:
+            mine = order[self.rank :: self.num_replicas]
+        else:
+            share = np.split(order, self.num_replicas)[self.rank]
+            generator = np.random.default_rng((self.seed, epoch, self.rank))
+            mine = arrange(share, self._locality, generator)
         return iter(mine[seen:].tolist())
 
 
@@ -151,7 +198,9 @@ class ResumableLoader(DataLoader[Batch]):
 
 
 class DemonstrationDataModule(LightningDataModule):
-    """Demonstrations in a folder, split by episode into training and held-out ones.
+    """Demonstrations in one folder or several, split by episode into training and held-out ones.
+
+    Episodes are given by index on disk or by name, whatever else is selected.
 
     Args:
         path: the folder of demonstrations.
@@ -160,13 +209,16 @@ class DemonstrationDataModule(LightningDataModule):
         held_out_fraction: share of the episodes kept out of training, drawn by seed.
         workers: processes that fetch batches; 0 fetches in the training process.
         seed: fixes the split and the order of samples.
-        train_episodes: indices to train on, instead of the drawn split; then only the
-            held_out_episodes given are held out.
-        held_out_episodes: indices held out; without train_episodes all others are trained on.
+        train_episodes: to train on, instead of the drawn split; then only the held_out_episodes
+            given are held out.
+        held_out_episodes: held out; without train_episodes all others are trained on.
         std_floor: smallest divisor of the normaliser, in physical units.
         undecodable: "stop" or "skip" a frame that cannot be decoded.
-        cache: folder for decoded frames; by default beside the demonstrations.
-        reader_options: `schema`, `cameras`, `jpeg_order`, see `open_dataset`.
+        cache: "auto" keeps decoded frames beside the demonstrations, a folder keeps them there,
+            None decodes while training.
+        select: what of the demonstrations is used, see `Selection`.
+        mix: further folders with weights, see `open_demonstrations`.
+        reader_options: `schema`, `cameras`, `jpeg_order`, ..., see `open_demonstrations`.
     """
 
     def __init__(
@@ -177,11 +229,13 @@ class DemonstrationDataModule(LightningDataModule):
         held_out_fraction: float = 0.1,
         workers: int = 0,
         seed: int = 0,
-        train_episodes: Sequence[int] | None = None,
-        held_out_episodes: Sequence[int] | None = None,
+        train_episodes: Sequence[int | str] | None = None,
+        held_out_episodes: Sequence[int | str] | None = None,
         std_floor: float = 1e-2,
         undecodable: str = "stop",
-        cache: str | Path | None = None,
+        cache: str | Path | None = "auto",
+        select: Mapping[str, Any] | None = None,
+        mix: Sequence[Mapping[str, Any]] | None = None,
         **reader_options: Any,
     ) -> None:
         super().__init__()
@@ -193,15 +247,10 @@ class DemonstrationDataModule(LightningDataModule):
         ):
             if value < least:
                 raise UserError(f"{name} must be at least {least}, found {value}")
-        for name, given in (
-            ("train_episodes", train_episodes),
-            ("held_out_episodes", held_out_episodes),
-        ):
-            if given is not None and (
-                not isinstance(given, Sequence | np.ndarray)
-                or not all(isinstance(episode, int | np.integer) for episode in given)
-            ):
-                raise UserError(f"{name}: expected a list of indices like [0, 1], found {given!r}")
+        check_episode_list("train_episodes", train_episodes)
+        check_episode_list("held_out_episodes", held_out_episodes)
+        if undecodable not in ("stop", "skip"):
+            raise UserError(f"undecodable must be stop or skip, found {undecodable!r}")
         self.chunk_length = chunk_length
         self.batch_size = batch_size
         self._path = path
@@ -212,12 +261,12 @@ class DemonstrationDataModule(LightningDataModule):
         self._std_floor = std_floor
         self._undecodable = undecodable
         self._cache = cache
-        self._reader_options = reader_options
+        self._what = {"select": select, "mix": mix, **reader_options}
 
     @cached_property
-    def dataset(self) -> DemonstrationDataset:
-        """The demonstrations; at the first use every episode is checked."""
-        dataset = open_dataset(self._path, **self._reader_options)
+    def dataset(self) -> Demonstrations:
+        """The demonstrations as selected; at the first use every episode is checked."""
+        dataset = open_demonstrations(self._path, **self._what)
         check_finite(dataset)
         return dataset
 
@@ -228,34 +277,48 @@ class DemonstrationDataModule(LightningDataModule):
 
     @cached_property
     def statistics(self) -> Statistics:
-        """Over exactly the training episodes."""
-        return compute_statistics(self.dataset, self.train_episodes, self._std_floor)
+        """Over exactly the training episodes, each step counted once whatever its weight."""
+        folder = None
+        if self._cache is not None:
+            folder = cache_folder(self.dataset, None if self._cache == "auto" else self._cache)
+        return compute_statistics(
+            self.dataset,
+            self.train_episodes,
+            self._std_floor,
+            self.dataset.relative_actions,
+            self.chunk_length,
+            folder,
+        )
 
     @cached_property
     def _split(self) -> tuple[np.ndarray, np.ndarray]:
         count = self.dataset.episode_count
-        train, held_out = self._given
-        if train is None and held_out is None:
+        if self._given == (None, None):
             return split_episodes(count, self._held_out_fraction, self._seed)
-        held_out = [] if held_out is None else sorted(held_out)
+        train, held_out = (
+            None if given is None else choose_episodes(name, given, self.dataset)
+            for name, given in zip(
+                ("train_episodes", "held_out_episodes"), self._given, strict=True
+            )
+        )
+        held_out = held_out or []
         if train is None:
             train = [episode for episode in range(count) if episode not in set(held_out)]
-        if outside := sorted({e for e in (*train, *held_out) if not 0 <= e < count}):
-            raise UserError(f"{self._path}: episodes {outside} are not among 0 to {count - 1}")
         if both := sorted(set(train) & set(held_out)):
-            raise UserError(f"episodes {both} are in train_episodes and in held_out_episodes")
+            on_disk = [int(self.dataset.source_indices[episode]) for episode in both]
+            raise UserError(f"episodes {on_disk} are in train_episodes and in held_out_episodes")
         if not train:
             raise UserError("no episode is left to train on")
-        return np.unique(np.array(train, np.int64)), np.unique(np.array(held_out, np.int64))
+        return np.array(train, np.int64), np.array(held_out, np.int64)
 
     @property
     def train_episodes(self) -> np.ndarray:
-        """int64, ascending indices of the episodes that are trained on."""
+        """int64, ascending indices in `dataset` of the episodes that are trained on."""
         return self._split[0]
 
     @property
     def held_out_episodes(self) -> np.ndarray:
-        """int64, ascending indices of the episodes kept out of training."""
+        """int64, ascending indices in `dataset` of the episodes kept out of training."""
         return self._split[1]
 
     @property
@@ -264,8 +327,8 @@ class DemonstrationDataModule(LightningDataModule):
         return tuple(sorted({seed for seed in self.dataset.seeds if seed is not None}))
 
     @cached_property
-    def _frames(self) -> FrameStore:
-        return FrameStore(self.dataset, self._cache, self._undecodable)
+    def _frames(self) -> Frames | MixedFrames:
+        return open_frames(self.dataset, self._cache, self._undecodable)
 
     @cached_property
     def train_samples(self) -> Samples:
@@ -280,6 +343,18 @@ class DemonstrationDataModule(LightningDataModule):
         """Every usable frame of the held-out episodes."""
         return Samples(self.dataset, self._frames, self.held_out_episodes, self.chunk_length)
 
+    @cached_property
+    def _mix(self) -> Mix | None:
+        if not isinstance(self.dataset, MixedDataset):
+            return None
+        steps = [int(part.lengths.sum()) for part in self.dataset.parts]
+        return Mix(self.train_samples.counts(steps), tuple(self.dataset.weights))
+
+    @property
+    def samples_an_epoch(self) -> int:
+        """How many training samples an epoch shows, over all processes."""
+        return sum(self._mix.drawn) if self._mix else len(self.train_samples)
+
     def prepare_data(self) -> None:
         """Decode encoded frames once, in one process only."""
         _ = self._frames
@@ -289,15 +364,22 @@ class DemonstrationDataModule(LightningDataModule):
         _ = self.train_samples, self.held_out_samples
 
     def train_dataloader(self) -> ResumableLoader:
-        """Every training frame once an epoch, shuffled."""
-        trainer = self.trainer
+        """Every training frame once an epoch, or as often as its weight says, shuffled."""
+        trainer, samples = self.trainer, self.train_samples
+        locality = None
+        if self._frames.blocks is not None:
+            blocks = samples.blocks(self._frames.blocks)
+            workers = max(self._workers, 1)
+            locality = Locality(blocks, self._frames.pool, workers, self.batch_size)
         order = EpochOrder(
-            len(self.train_samples),
+            len(samples),
             self._seed,
             processes=trainer.world_size if trainer else 1,
             rank=trainer.global_rank if trainer else 0,
+            mix=self._mix,
+            locality=locality,
         )
-        loader = ResumableLoader(self.train_samples, sampler=order, **self._loading())
+        loader = ResumableLoader(samples, sampler=order, **self._loading())
         loader.order = order
         if trainer:
             loader.follow(trainer)
