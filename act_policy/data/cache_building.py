@@ -7,11 +7,12 @@ import json
 import os
 import shutil
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -47,12 +48,21 @@ class CacheFile(NamedTuple):
         return self.frame_size * int(dataset.lengths[list(self.episodes)].sum())
 
 
+class InUse:
+    """Keeps a cache from being removed by other processes for as long as this object lives."""
+
+    def __init__(self, path: Path) -> None:
+        file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, file)
+        fcntl.flock(file, fcntl.LOCK_SH)
+
+
 def build(
     dataset: DemonstrationDataset,
     folder: Path,
     caches: Sequence[CacheFile],
     undecodable: str = "stop",
-) -> list[BinaryIO]:
+) -> list[InUse]:
     """Decode what is not there yet; of several processes one decodes and the others wait.
 
     A builder that is killed leaves nothing that counts. Caches of other selections that no
@@ -65,7 +75,7 @@ def build(
         undecodable: "stop" at a frame that cannot be decoded, or "skip" it.
 
     Returns:
-        The caches, open and locked as being in use.
+        What keeps each of the caches where it is.
 
     Raises:
         UserError: a frame that cannot be decoded, or no space.
@@ -80,7 +90,7 @@ def build(
                 if missing:
                     _remove_unused(folder, caches)
                     _decode(dataset, missing, undecodable)
-        return [_in_use(cache.path) for cache in caches]
+        return [InUse(cache.path) for cache in caches]
     except OSError as error:
         need = sum(cache.size(dataset) for cache in caches)
         raise UserError(
@@ -104,13 +114,6 @@ def _one_builder(folder: Path) -> Iterator[None]:
             print(f"{folder}: another process is decoding; waiting for it", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _in_use(path: Path) -> BinaryIO:
-    """Open a cache so that no other process removes it."""
-    file = path.open("rb")
-    fcntl.flock(file, fcntl.LOCK_SH)
-    return file
 
 
 def _remove_unused(folder: Path, needed: Sequence[CacheFile]) -> None:

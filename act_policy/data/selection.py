@@ -80,10 +80,12 @@ def find_episodes(
         indices: int64, their indices on disk, by which they are given.
         where: the dataset, for the message.
     """
-    places: dict[int | str, int] = {}
-    for place, name in reversed(list(enumerate(names))):
-        places |= {name.rpartition("/")[2].removesuffix(".hdf5"): place, name: place}
-    places |= {int(index): place for place, index in enumerate(indices)}
+    places: dict[int | str, int] = {int(index): place for place, index in enumerate(indices)}
+    short = [name.rpartition("/")[2] for name in names]
+    for place, (name, last) in enumerate(zip(names, short, strict=True)):
+        # without its dataset's name only where no other dataset has one of that name
+        for form in {name, last} if short.count(last) == 1 else {name}:
+            places |= {form: place, form.removesuffix(".hdf5"): place}
     if missing := sorted({str(e) for e in given if e not in places}):
         there = f"{len(names)} episodes, {names[0]} to {names[-1]}" if names else "no episode"
         whole = len(indices) == 0 or len(indices) == indices.max() + 1

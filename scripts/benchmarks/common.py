@@ -44,11 +44,11 @@ def as_lerobot(settings: Any) -> Any:
     return alike
 
 
-def ask_peer(config: Any, settings: Any) -> Row:
-    """Run benchmark_peer.py in the peer's Python with the same sizes; return its row."""
+def ask_peer(config: Any, settings: Any, more: Row | None = None) -> Row:
+    """Run peer.py in the peer's Python with the same sizes, and `more`; return its row."""
     from omegaconf import OmegaConf
 
-    request = OmegaConf.to_container(config)
+    request = {**OmegaConf.to_container(config), **(more or {})}
     if settings is not None:
         request["model"] = OmegaConf.to_container(settings.model)
         request["batch_size"] = settings.data.batch_size

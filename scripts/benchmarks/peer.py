@@ -19,7 +19,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     """Measure the suite that was asked for."""
     import lerobot
 
-    suites = {"train": train, "infer": infer, "rollout": rollout}
+    suites = {"train": train, "infer": infer, "rollout": rollout, "data": data}
     value, more = suites[request["suite"]](request)
     return {"who": f"LeRobot {lerobot.__version__}", "value": value, **more}
 
@@ -81,6 +81,71 @@ def rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     environment.reset(seed=0)
     seconds = time_calls(request, lambda: environment.step(np.full(4, 0.1, np.float32)))
     return 60 / (seconds * EPISODE_STEPS), {"unit": "rollouts/min", "image_every": 1}
+
+
+def data(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+    """Samples a second of LeRobot's dataset in random order, or the writing of that dataset."""
+    import torch
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    torch.set_num_threads(request["threads"])
+    if request["write"]:
+        write_dataset(request)
+        return 0.0, {}
+    ahead = [step / request["rate"] for step in range(request["chunk_length"])]
+    dataset = LeRobotDataset("bench/mark", request["folder"], delta_timestamps={"action": ahead})
+    loader = torch.utils.data.DataLoader(dataset, request["batch_size"], shuffle=True)
+    speeds: list[float] = []
+    began, count = time.perf_counter(), 0
+    while len(speeds) <= request["repeats"]:
+        for batch in loader:
+            count += len(batch["index"])
+            if (elapsed := time.perf_counter() - began) >= request["seconds"]:
+                speeds.append(count / elapsed)
+                began, count = time.perf_counter(), 0
+    more = {"unit": "samples/s", "video_backend": dataset.video_backend}
+    return median(speeds[1:]), more  # the first one opens files
+
+
+def write_dataset(request: dict[str, Any]) -> None:
+    """Episodes of a moving scene with some noise, in LeRobot's default encoding."""
+    import numpy as np
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    height, width = request["height"], request["width"]
+    joints = [f"joint_{i}" for i in range(14)]
+    vector = {"dtype": "float32", "shape": (14,), "names": joints}
+    image = {
+        "dtype": "video",
+        "shape": (height, width, 3),
+        "names": ["height", "width", "channels"],
+    }
+    features = {
+        "observation.state": vector,
+        "action": vector,
+        "observation.images.top": image,
+    }
+    dataset = LeRobotDataset.create("bench/mark", request["rate"], features, request["folder"])
+    rng = np.random.default_rng(0)
+    rows, columns = np.mgrid[0:height, 0:width]
+    noise = rng.integers(-6, 7, (height, width, 3))
+    for _ in range(request["episodes"]):
+        joint = np.cumsum(rng.normal(0, 0.02, (request["steps"], 14)), axis=0).astype(np.float32)
+        for step in range(request["steps"]):
+            frame = np.stack([rows // 3, columns // 4, (rows + columns + 2 * step) // 6], axis=2)
+            top, left = 100 + step % 200, 50 + 2 * step % 500
+            frame[top : top + 80, left : left + 80] = (220, 40, 40)
+            pixels = np.clip(frame + np.roll(noise, 7 * step, axis=1), 0, 255).astype(np.uint8)
+            dataset.add_frame(
+                {
+                    "observation.state": joint[step],
+                    "action": joint[min(step + 1, request["steps"] - 1)],
+                    "observation.images.top": pixels,
+                    "task": "move",
+                }
+            )
+        dataset.save_episode()
+    dataset.finalize()
 
 
 def make_policy(request: dict[str, Any], device: str | None = None) -> tuple[Any, Any, Any]:

@@ -129,8 +129,12 @@ def test_still_heads_and_tails_are_cut(tmp_path):
     offsets = open_dataset(tmp_path).frame_offsets(0, "top")
     np.testing.assert_array_equal(view.frame_offsets(0, "top"), offsets[3:8])
     assert open_demonstrations(tmp_path).lengths.tolist() == [12]
-    with pytest.raises(UserError, match=r"trim=0.9: .*episode_0.hdf5: nothing moves in it"):
-        open_demonstrations(tmp_path, {"trim": 0.999})
+    arrays |= {"state": np.ones((12, 3)), "action": np.ones((12, 3))}
+    write_episode(tmp_path / "episode_1.hdf5", make_schema(), **arrays)
+    with pytest.raises(UserError, match=r"trim=0.01: .*episode_1.hdf5: nothing moves in it"):
+        open_demonstrations(tmp_path, {"trim": 0.01})
+    kept = open_demonstrations(tmp_path, {"trim": 0.01, "exclude": [1]})
+    assert kept.lengths.tolist() == [5]
 
 
 def test_relative_actions_by_name_and_their_statistics(tmp_path):
