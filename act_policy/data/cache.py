@@ -133,7 +133,7 @@ class FrameStore:
         self._sources.append(_Source.of(cache.path))
         broken = json.loads(cache.report.read_text())["undecodable"]
         if broken and undecodable == "stop":
-            dataset.frame(*broken[0], name)  # says what is wrong with it
+            dataset.frame(broken[0][0], broken[0][1], name)  # says what is wrong with it
         for episode, step in broken:
             self.usable[self._starts[episode] + step] = False
 

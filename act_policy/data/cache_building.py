@@ -189,7 +189,7 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
 
 
 def _write(file: int, frame: np.ndarray, offset: int) -> None:
-    content = memoryview(np.ascontiguousarray(frame)).cast("B")
+    content = np.ascontiguousarray(frame).data.cast("B")
     while content:
         written = os.pwrite(file, content, offset)
         content, offset = content[written:], offset + written

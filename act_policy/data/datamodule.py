@@ -86,7 +86,8 @@ class Samples(Dataset[Batch]):
 
     def blocks(self, blocks: np.ndarray) -> np.ndarray:
         """The samples' own part of a number for each step."""
-        return blocks[self._numbers]
+        own: np.ndarray = blocks[self._numbers]
+        return own
 
     def __getitem__(self, index: int) -> Batch:
         return self.__getitems__([index])
