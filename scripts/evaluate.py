@@ -88,7 +88,7 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
         )
         return None
     from act_policy.data.aloha_episode import recorded_settings
-    from act_policy.data.selected_dataset import open_demonstrations
+    from act_policy.data.demonstrations import open_demonstrations
 
     if config.demonstrations is not None:
         options.pop("mix", None)

@@ -1,201 +1,27 @@
 """Demonstrations as batches for training: raw images and physical units, in a fixed order."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
-from lightning import LightningDataModule, Trainer
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from lightning import LightningDataModule
+from torch.utils.data import DataLoader
 
-from act_policy.data.cache import FrameStore, cache_folder
-from act_policy.data.chunks import chunk_rows, split_episodes
-from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.cache import cache_folder
+from act_policy.data.chunks import split_episodes
 from act_policy.data.decoding import Frames, MixedFrames, open_frames
-from act_policy.data.order import Locality, Mix, arrange, draw_epoch
-from act_policy.data.selected_dataset import (
-    Demonstrations,
-    MixedDataset,
-    choose_episodes,
-    open_demonstrations,
-)
+from act_policy.data.demonstrations import Demonstrations, choose_episodes, open_demonstrations
+from act_policy.data.loader import EpochOrder, ResumableLoader
+from act_policy.data.mixed_dataset import MixedDataset
+from act_policy.data.order import Locality, Mix
+from act_policy.data.samples import Batch as Batch
+from act_policy.data.samples import Samples
 from act_policy.data.selection import check_episode_list
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
-from act_policy.types import Observation, Schema, Statistics
-
-
-class Batch(NamedTuple):
-    """Some samples: what was seen at one step each, and the actions from that step on.
-
-    observation: images uint8 (b, h, w, 3) and state float32 (b, s), raw.
-    actions: float32 (b, k, a) in physical units; rows past the episode's end repeat the last one.
-    is_pad: bool (b, k), true exactly for those rows.
-    episode, step: int64 (b,), where each sample comes from.
-    """
-
-    observation: Observation[Tensor]
-    actions: Tensor
-    is_pad: Tensor
-    episode: Tensor
-    step: Tensor
-
-
-class Samples(Dataset[Batch]):
-    """Every usable frame of some episodes, each with its chunk of actions.
-
-    Args:
-        dataset: the demonstrations.
-        frames: their images.
-        episodes: indices of the episodes to take.
-        chunk_length: k.
-    """
-
-    def __init__(
-        self,
-        dataset: DemonstrationDataset,
-        frames: FrameStore | Frames | MixedFrames,
-        episodes: Sequence[int] | np.ndarray,
-        chunk_length: int,
-    ) -> None:
-        self._frames = frames
-        self._cameras = dataset.schema.camera_names
-        self._chunk_length = chunk_length
-        self._states = np.concatenate([dataset.state(e) for e in range(dataset.episode_count)])
-        self._actions = np.concatenate([dataset.action(e) for e in range(dataset.episode_count)])
-        ends = np.cumsum(dataset.lengths)
-        self._first, self._last = ends - dataset.lengths, ends - 1  # frames of each episode
-        numbers = [np.arange(self._first[e], ends[e]) for e in episodes]
-        every = np.concatenate(numbers) if numbers else np.empty(0, np.int64)
-        self._numbers = every[frames.usable[every]]
-        """int64, the samples' steps counted through all episodes."""
-        self.skipped = len(every) - len(self._numbers)
-        """How many frames were left out because they cannot be decoded."""
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def counts(self, steps: Sequence[int]) -> tuple[int, ...]:
-        """How many samples each of several datasets has, given how many steps each has."""
-        ends = np.cumsum(steps)
-        part_of = np.searchsorted(ends, self._numbers, side="right")
-        return tuple(np.bincount(part_of, minlength=len(steps)).tolist())
-
-    def blocks(self, blocks: np.ndarray) -> np.ndarray:
-        """The samples' own part of a number for each step."""
-        own: np.ndarray = blocks[self._numbers]
-        return own
-
-    def __getitem__(self, index: int) -> Batch:
-        return self.__getitems__([index])
-
-    def __getitems__(self, indices: list[int]) -> Batch:
-        """A whole batch at once: the DataLoader calls this instead of collating samples."""
-        frames = self._numbers[np.asarray(indices)]
-        episodes = np.searchsorted(self._last, frames)
-        rows, is_pad = chunk_rows(frames, self._last[episodes], self._chunk_length)
-        images = {
-            camera: torch.from_numpy(self._frames.read(camera, frames)) for camera in self._cameras
-        }
-        return Batch(
-            observation=Observation(images, torch.from_numpy(self._states[frames])),
-            actions=torch.from_numpy(self._actions[rows]),
-            is_pad=torch.from_numpy(is_pad),
-            episode=torch.from_numpy(episodes),
-            step=torch.from_numpy(frames - self._first[episodes]),
-        )
-
-
-class EpochOrder(DistributedSampler[int]):
-    """Every sample once an epoch, in an order that only seed and epoch decide.
-
-    Several processes take turns (rank r takes r, r + n, ...), or a part each where samples must
-    lie together; as in its base class the order is filled up from its own beginning so that all
-    get the same number.
-
-    Args:
-        count: number of samples there are.
-        seed: of the order.
-        processes: that share an epoch.
-        rank: which of them this is.
-        mix: datasets with weights, by which some samples come more often than once, or less.
-        locality: samples that must lie together.
-    """
-
-    def __init__(
-        self,
-        count: int,
-        seed: int,
-        processes: int = 1,
-        rank: int = 0,
-        mix: Mix | None = None,
-        locality: Locality | None = None,
-    ) -> None:
-        self.count = sum(mix.drawn) if mix else count
-        """How many samples an epoch shows."""
-        super().__init__(range(self.count), processes, rank, shuffle=True, seed=seed)  # type: ignore[arg-type]
-        self._there = count
-        self._mix, self._locality = mix, locality
-        self.place: Callable[[], tuple[int, int]] | None = None
-        """Asks where an iteration starts: its epoch, and how many of this process's samples of
-        that epoch were seen already. Without it an iteration is the whole epoch of `set_epoch`."""
-
-    def __iter__(self) -> Iterator[int]:
-        epoch, seen = self.place() if self.place else (self.epoch, 0)
-        blocks = self._locality.blocks if self._locality else None
-        order = draw_epoch(self._there, self.seed, epoch, self._mix, blocks)
-        order = np.resize(order, self.total_size)
-        if self._locality is None:
-            mine = order[self.rank :: self.num_replicas]
-        else:
-            share = np.split(order, self.num_replicas)[self.rank]
-            generator = np.random.default_rng((self.seed, epoch, self.rank))
-            mine = arrange(share, self._locality, generator)
-        return iter(mine[seen:].tolist())
-
-
-class ResumableLoader(DataLoader[Batch]):
-    """A DataLoader that continues where the trainer stands, also in the middle of an epoch.
-
-    The place follows from the number of batches that the trainer has trained on, which its
-    checkpoints hold. So batches that workers fetched ahead, or one that was interrupted, come
-    again. The length stays that of the whole epoch.
-    """
-
-    order: EpochOrder
-
-    def follow(self, trainer: Trainer) -> None:
-        """Start every iteration from now on where this trainer stands."""
-
-        def place() -> tuple[int, int]:
-            limit = trainer.limit_train_batches  # a number of batches, or a share of the epoch
-            an_epoch = min(len(self), limit) if isinstance(limit, int) else int(len(self) * limit)
-            done = trainer.fit_loop.epoch_loop.batch_progress.total.processed  # type: ignore[attr-defined]
-            epoch, batches = divmod(done, max(an_epoch, 1))
-            return epoch, batches * (self.batch_size or 1)
-
-        self.order.place = place
-
-    def state_dict(self) -> dict[str, int]:
-        """What must be equal to continue exactly; Lightning saves it in its checkpoints."""
-        return {
-            "samples": self.order.count,
-            "batch_size": self.batch_size or 1,
-            "seed": self.order.seed,
-            "processes": self.order.num_replicas,
-        }
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Refuse to continue a run whose batches were others."""
-        for name, here in self.state_dict().items():
-            if state[name] != here:
-                raise UserError(
-                    f"cannot resume: the interrupted run had {name} {state[name]}, this one has "
-                    f"{here}; the order of samples would not continue"
-                )
+from act_policy.types import Schema, Statistics
 
 
 class DemonstrationDataModule(LightningDataModule):

@@ -9,7 +9,8 @@ import numpy as np
 
 from act_policy.data.cache import FrameStore
 from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
-from act_policy.data.selected_dataset import Demonstrations, MixedDataset
+from act_policy.data.demonstrations import Demonstrations
+from act_policy.data.mixed_dataset import MixedDataset
 from act_policy.errors import UserError
 from act_policy.types import Camera
 

@@ -1,18 +1,16 @@
-"""Demonstrations as they are used: a view of a dataset through a selection, or of several."""
+"""A view of a dataset through a selection."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from act_policy.data.dataset import DemonstrationDataset, VectorDimensions, open_dataset
-from act_policy.data.schemas import SchemaSource
+from act_policy.data.dataset import DemonstrationDataset, VectorDimensions
 from act_policy.data.selection import (
     Selection,
-    check_episode_list,
     find_cameras,
     find_dimensions,
     find_episodes,
@@ -172,186 +170,6 @@ class SelectedDataset:
         return _columns(self._cut(place, np.concatenate(every, axis=1)), dimensions)
 
 
-class MixedDataset:
-    """Several datasets one after the other, each with a weight.
-
-    Episodes are named FOLDER/EPISODE; their indices on disk are counted through all the datasets.
-
-    Args:
-        parts: datasets whose schemas agree.
-        weights: how often each dataset's steps are trained on in an epoch; 1 is once.
-
-    Raises:
-        UserError: schemas that differ.
-    """
-
-    def __init__(self, parts: Sequence[SelectedDataset], weights: Sequence[float]) -> None:
-        first = parts[0]
-        for other in parts[1:]:
-            _check_alike(first, other)
-        self.parts = list(parts)
-        self.weights = [float(weight) for weight in weights]
-        self.folder = first.folder
-        self.relative_actions = first.relative_actions
-        same_task = all(part.schema.task == first.schema.task for part in parts)
-        self.schema = first.schema if same_task else replace(first.schema, task="")
-        self.lengths = np.concatenate([part.lengths for part in parts])
-        self._first = np.cumsum([0, *(part.episode_count for part in parts)])
-        on_disk = np.cumsum([0, *(part.source_count for part in parts)])
-        self.source_indices = np.concatenate(
-            [part.source_indices + before for part, before in zip(parts, on_disk, strict=False)]
-        )
-        labels = _labels([part.folder for part in parts])
-        self.episode_names = [
-            f"{label}/{name}"
-            for label, part in zip(labels, parts, strict=True)
-            for name in part.episode_names
-        ]
-        self.episode_paths = [path for part in parts for path in part.episode_paths]
-        self.instructions = [text for part in parts for text in part.instructions]
-        self.seeds = [seed for part in parts for seed in part.seeds]
-        self.outcomes = [outcome for part in parts for outcome in part.outcomes]
-        self.vector_names = tuple(
-            name
-            for name in first.vector_names
-            if all(
-                name in part.vector_names
-                and part.vector_dimensions(name) == first.vector_dimensions(name)
-                for part in parts
-            )
-        )
-
-    @property
-    def episode_count(self) -> int:
-        """How many episodes there are in all."""
-        return len(self.lengths)
-
-    def state(self, episode: int) -> np.ndarray:
-        """float32 (T, s)."""
-        part, inside = self._find(episode)
-        return part.state(inside)
-
-    def action(self, episode: int) -> np.ndarray:
-        """float32 (T, a), absolute."""
-        part, inside = self._find(episode)
-        return part.action(inside)
-
-    def vector(self, episode: int, name: str) -> np.ndarray:
-        """float32 (T, n), one of `vector_names`."""
-        part, inside = self._find(episode)
-        return part.vector(inside, name)
-
-    def vector_dimensions(self, name: str) -> VectorDimensions:
-        """Names and units of a vector's dimensions."""
-        return self.parts[0].vector_dimensions(name)
-
-    def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
-        """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
-        part, inside = self._find(episode)
-        return part.frame(inside, step, camera)
-
-    def image_file(self, episode: int, camera: str) -> Path:
-        """The file that holds the camera's frames of an episode."""
-        part, inside = self._find(episode)
-        return part.image_file(inside, camera)
-
-    def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
-        """int64 (T,), where raw frames lie in the image file; None if they are not used raw."""
-        part, inside = self._find(episode)
-        return part.frame_offsets(inside, camera)
-
-    def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
-        """What besides the image file decides how the frames look."""
-        part, inside = self._find(episode)
-        return part.frame_key(inside, camera)
-
-    def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
-        """int64, ascending steps from which decoding can begin; None if from every step."""
-        part, inside = self._find(episode)
-        return part.key_steps(inside, camera)
-
-    def close(self) -> None:
-        """Close the files that reading frames left open."""
-        for part in self.parts:
-            part.close()
-
-    def _find(self, episode: int) -> tuple[SelectedDataset, int]:
-        place = int(np.searchsorted(self._first, episode, side="right")) - 1
-        return self.parts[place], episode - int(self._first[place])
-
-
-Demonstrations = SelectedDataset | MixedDataset
-
-
-def open_demonstrations(
-    path: str | Path,
-    select: Mapping[str, Any] | None = None,
-    mix: Sequence[Mapping[str, Any]] | None = None,
-    cameras: Sequence[str] | Mapping[str, str] | None = None,
-    schema: SchemaSource | None = None,
-    **reader_options: Any,
-) -> Demonstrations:
-    """Open a folder of demonstrations, or several, as a configuration describes them.
-
-    Args:
-        path: the folder.
-        select: settings of a Selection.
-        mix: further folders, each with `path`, `weight` (1 if left out) and whatever is
-            otherwise than for the first one: `cameras`, `schema`, reader options, or some settings
-            of `select`.
-        cameras: which, in this order; or new name -> name in the files.
-        schema: names, units and rate where the files do not say them.
-        reader_options: see `open_dataset`.
-
-    Raises:
-        UserError: something is missing, unknown, or does not fit.
-    """
-    own = {"cameras": cameras, "schema": schema, **reader_options}
-    first = _open_selected(path, select, own)
-    if mix is None or len(mix) == 0:
-        return first
-    if not isinstance(mix, Sequence) or not all(isinstance(entry, Mapping) for entry in mix):
-        raise UserError(f"mix={mix}: expected a list like [{{path: FOLDER, weight: 1}}]")
-    parts, weights = [first], [1.0]
-    for entry in mix:
-        known = ["path", "weight", "select", *own]
-        if unknown := [key for key in entry if key not in known]:
-            raise UserError(f"mix: {', '.join(unknown)} is unknown; there are {', '.join(known)}")
-        if entry.get("path") is None:
-            raise UserError(f"mix: {dict(entry)} has no path")
-        weight = entry.get("weight", 1.0)
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
-            raise UserError(f"mix: {entry['path']}: weight={weight}, expected a number above 0")
-        # which episodes are used is each dataset's own matter
-        shared = {k: v for k, v in (select or {}).items() if k not in ("episodes", "exclude")}
-        options = own | {key: entry[key] for key in own if key in entry}
-        parts.append(_open_selected(entry["path"], shared | (entry.get("select") or {}), options))
-        weights.append(weight)
-    return MixedDataset(parts, weights)
-
-
-def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstrations) -> list[int]:
-    """Find episodes by their indices or names on disk among those that are selected."""
-    check_episode_list(what, given)
-    found = find_episodes(
-        what, given, dataset.episode_names, dataset.source_indices, f"{dataset.folder}"
-    )
-    return sorted({int(place) for place in found})
-
-
-def _open_selected(
-    path: str | Path, select: Mapping[str, Any] | None, options: Mapping[str, Any]
-) -> SelectedDataset:
-    selection = Selection.from_settings(select)
-    options = dict(options)
-    cameras = options.pop("cameras")
-    renamed = None
-    if isinstance(cameras, Mapping):
-        renamed = {str(new): str(old) for new, old in cameras.items()}
-        cameras = list(dict.fromkeys(renamed.values()))
-    return SelectedDataset(open_dataset(path, cameras=cameras, **options), selection, renamed)
-
-
 def _episodes(source: DemonstrationDataset, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the selected episodes, ascending, and (first step, end) of each."""
     every = np.arange(source.episode_count)
@@ -373,33 +191,3 @@ def _columns(values: np.ndarray, dimensions: np.ndarray) -> np.ndarray:
     if np.array_equal(dimensions, np.arange(values.shape[1])):
         return values
     return np.ascontiguousarray(values[:, dimensions])
-
-
-def _check_alike(first: SelectedDataset, other: SelectedDataset) -> None:
-    def plain(schema: Schema) -> Schema:
-        """What images are made from may differ: crop and resize are there to make them alike."""
-        return replace(
-            schema,
-            cameras=tuple(replace(c, source_size=None, crop=None) for c in schema.cameras),
-        )
-
-    differences = plain(first.schema).differences(plain(other.schema))
-    if first.relative_actions != other.relative_actions:
-        differences.append(
-            f"relative actions: {list(first.relative_actions)} here, "
-            f"{list(other.relative_actions)} there"
-        )
-    if differences:
-        raise UserError(
-            f"mix: {first.folder} (here) and {other.folder} (there) do not fit together: "
-            f"{'; '.join(differences)}. Make them alike with cameras, schema or select in mix."
-        )
-
-
-def _labels(folders: Sequence[Path]) -> list[str]:
-    """A short name for each dataset: its folder's, or the path where that is not unique."""
-    names = [folder.resolve().name for folder in folders]
-    return [
-        name if names.count(name) == 1 else f"{folder}"
-        for name, folder in zip(names, folders, strict=True)
-    ]

@@ -16,14 +16,14 @@ from act_policy.data.cache import FrameStore, cache_folder
 from act_policy.data.datamodule import DemonstrationDataModule
 from act_policy.data.dataset import open_dataset
 from act_policy.data.decoding import DecodedFrames, open_frames
-from act_policy.data.selected_dataset import open_demonstrations
+from act_policy.data.demonstrations import open_demonstrations
 from act_policy.errors import UserError
 
 BUILDER = """
 import sys, time
 from act_policy.data import cache_building
 from act_policy.data.cache import FrameStore
-from act_policy.data.selected_dataset import open_demonstrations
+from act_policy.data.demonstrations import open_demonstrations
 
 dataset = open_demonstrations(sys.argv[1])
 write, count = cache_building._write, []

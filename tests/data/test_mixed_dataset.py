@@ -8,7 +8,8 @@ from episodes_for_tests import make_schema
 
 from act_policy.data.datamodule import DemonstrationDataModule
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.selected_dataset import MixedDataset, open_demonstrations
+from act_policy.data.demonstrations import open_demonstrations
+from act_policy.data.mixed_dataset import MixedDataset
 from act_policy.errors import UserError
 
 

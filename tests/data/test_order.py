@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from act_policy.data.datamodule import EpochOrder
+from act_policy.data.loader import EpochOrder
 from act_policy.data.order import Locality, Mix, arrange, draw_epoch
 
 block_sizes = st.lists(st.integers(1, 9), min_size=1, max_size=30)

@@ -7,7 +7,7 @@ from episodes_for_tests import make_arrays, make_schema, write_foreign_episode
 from act_policy.data.aloha_hdf5 import write_episode
 from act_policy.data.datamodule import DemonstrationDataModule
 from act_policy.data.dataset import DemonstrationDataset, open_dataset
-from act_policy.data.selected_dataset import open_demonstrations
+from act_policy.data.demonstrations import open_demonstrations
 from act_policy.data.statistics import compute_statistics
 from act_policy.errors import UserError
 from act_policy.resize import crop_and_resize
