@@ -79,9 +79,14 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
     if run is not None and (run / "config.yaml").is_file():
         data = OmegaConf.to_container(OmegaConf.load(run / "config.yaml")).get("data") or {}
         options = {key: value for key, value in data.items() if key not in LOADING}
-        if folder is None and not Path(folder := str(data.get("path"))).is_dir():
-            print(f"the demonstrations of the run are no longer at {folder}: demonstrations=FOLDER")
-            folder = None
+        if folder is None:
+            every = [str(part.get("path")) for part in (data, *(data.get("mix") or []))]
+            gone = ", ".join(path for path in every if not Path(path).is_dir())
+            if gone:
+                print(
+                    f"the demonstrations of the run are no longer at {gone}: demonstrations=FOLDER"
+                )
+            folder = None if gone else every[0]
     if folder is None:
         print(
             "no demonstrations at hand, so none is replayed; name them with demonstrations=FOLDER"

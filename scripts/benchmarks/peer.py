@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
 
@@ -92,6 +92,7 @@ def data(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     if request["write"]:
         write_dataset(request)
         return 0.0, {}
+    backend = video_backend()
     ahead = [step / request["rate"] for step in range(request["chunk_length"])]
     dataset = LeRobotDataset("bench/mark", request["folder"], delta_timestamps={"action": ahead})
     loader = torch.utils.data.DataLoader(dataset, request["batch_size"], shuffle=True)
@@ -103,8 +104,40 @@ def data(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
             if (elapsed := time.perf_counter() - began) >= request["seconds"]:
                 speeds.append(count / elapsed)
                 began, count = time.perf_counter(), 0
-    more = {"unit": "samples/s", "video_backend": dataset.video_backend}
+    more = {"unit": "samples/s", "video_backend": backend}
     return median(speeds[1:]), more  # the first one opens files
+
+
+def video_backend() -> str:
+    """Name what LeRobot decodes with, put in place if this torchvision no longer has it."""
+    import torchvision
+    from lerobot.datasets.video_utils import get_safe_default_codec
+
+    if (codec := get_safe_default_codec()) != "pyav" or hasattr(torchvision.io, "VideoReader"):
+        return str(codec)
+    torchvision.io.VideoReader = VideoReader
+    torchvision.set_video_backend = lambda backend: None
+    return "pyav, through a stand-in for the VideoReader that torchvision no longer has"
+
+
+class VideoReader:
+    """What LeRobot uses of torchvision.io.VideoReader, on PyAV as that was."""
+
+    def __init__(self, path: str, stream: str) -> None:
+        import av
+
+        self.container = av.open(path)
+
+    def seek(self, seconds: float, keyframes_only: bool = False) -> None:
+        """Go to the key frame at or before."""
+        self.container.seek(int(seconds * 1e6))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        import torch
+
+        for frame in self.container.decode(video=0):
+            pixels = torch.from_numpy(frame.to_ndarray(format="rgb24")).permute(2, 0, 1)
+            yield {"data": pixels, "pts": frame.time}
 
 
 def write_dataset(request: dict[str, Any]) -> None:
