@@ -27,13 +27,7 @@ def main(config: DictConfig) -> None:
     if not resumed and run_folder.is_first_process():
         run_folder.check_free(folder)
     config.out, config.resume = str(folder), None
-    for name in ("path", "schema", "cache"):  # the run may be resumed from another folder
-        if config.data.get(name) is not None:
-            value = str(config.data[name])
-            config.data[name] = value if value == "auto" else str(Path(value).absolute())
-    for entry in config.data.get("mix") or []:
-        if isinstance(entry, DictConfig) and entry.get("path") is not None:
-            entry.path = str(Path(str(entry.path)).absolute())
+    keep_paths(config.data)
     os.environ.setdefault("WANDB_SILENT", "true")
 
     from hydra.utils import instantiate  # from here on what takes seconds to load
@@ -87,6 +81,20 @@ def main(config: DictConfig) -> None:
     train(training, data, trainer, checkpoint)
     if run_folder.is_first_process():
         print(f"trained {trainer.global_step} steps in {training.minutes:.1f} minutes: {folder}")
+
+
+def keep_paths(data: DictConfig) -> None:
+    """Make every path absolute, since the run may be resumed from another folder."""
+    for part in (data, *(data.get("mix") or [])):
+        for name in ("path", "schema", "cache") if isinstance(part, DictConfig) else ():
+            value = part.get(name)
+            # a hub's name, or what is no path, stays as it is
+            if (
+                isinstance(value, str)
+                and value != "auto"
+                and (name == "cache" or Path(value).exists())
+            ):
+                part[name] = str(Path(value).absolute())
 
 
 def saved_config(config: DictConfig) -> Path | None:

@@ -1,13 +1,15 @@
 """One episode in ALOHA's HDF5 layout: read as others write it, written atomically.
 
     episode_000000.hdf5
-      attrs: sim (bool), and ours: schema (JSON of `Schema.to_dict`), seed (int), success (bool),
+      attrs: sim (bool), missing in the oldest files, compress (bool, act-plus-plus), and ours:
+             schema (JSON of `Schema.to_dict`), seed (int), success (bool), instruction,
              settings (JSON, how it was recorded)
       /observations/qpos            float32 (T, s)
       /observations/qvel            float32 (T, s), the vector "velocity"
       /observations/effort          float32 (T, s), real robots only, the vector "effort"
       /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame a chunk, or
                                     uint8 (T, bytes), JPEG rows padded with zeros
+      /observations/images/{camera}_depth   left alone
       /action                       float32 (T, a)
       /base_action                  float32 (T, 2), mobile ALOHA only; follows the action
       /compress_len                 float32 (n, T), lengths of the JPEGs; not needed to read them
@@ -28,6 +30,7 @@ from PIL import Image
 
 from act_policy.atomic import atomic_file
 from act_policy.data.dataset import UndecodableFrameError
+from act_policy.data.faults import UnfinishedError
 from act_policy.errors import UserError
 from act_policy.types import Camera, Schema
 
@@ -50,6 +53,9 @@ class Episode(NamedTuple):
     schema: Schema | None
     seed: int | None
     success: bool | None
+    instruction: str
+    is_act_plus_plus: bool  # compressed by its script
+    left_alone: tuple[str, ...]  # depth images
 
 
 def read_episode(path: Path, jpeg_order: str) -> Episode:
@@ -90,6 +96,7 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
             }
             stored = file.attrs.get("schema")
             seed, success = file.attrs.get("seed"), file.attrs.get("success")
+            left_alone = [n for n in file["observations/images"] if n.endswith("_depth")]
             return Episode(
                 path=path,
                 state=state,
@@ -99,11 +106,14 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
                 schema=None if stored is None else _stored_schema(path, stored),
                 seed=None if seed is None else int(seed),
                 success=None if success is None else bool(success),
+                instruction=str(file.attrs.get("instruction", "")),
+                is_act_plus_plus=bool(file.attrs.get("compress")) or "compress_len" in file,
+                left_alone=tuple(left_alone),
             )
     except UserError:
         raise
     except Exception as error:  # a damaged file makes h5py raise almost anything
-        raise UserError(
+        raise UnfinishedError(
             f"{path}: is not a readable HDF5 file ({error}). "
             "Repair the file or move it out of the folder."
         ) from None
@@ -205,6 +215,8 @@ def write_episode(
     seed: int | None = None,
     success: bool | None = None,
     settings: Mapping[str, Any] | None = None,
+    vectors: Mapping[str, np.ndarray] | None = None,
+    instruction: str = "",
 ) -> None:
     """Write one episode so that the file is either whole or not there, whatever happens.
 
@@ -222,13 +234,16 @@ def write_episode(
         seed: of the initial state, by which an evaluation avoids those that were trained on.
         success: the outcome.
         settings: how it was recorded, plain values for JSON; kept for the record.
+        vectors: what else was observed, such as "effort": name -> (T, n).
+        instruction: what the operator was told to do.
 
     Raises:
         UserError: the arrays do not fit the schema or are not finite, or the file cannot be
             written (a full disk).
     """
     path = Path(path)
-    _check_arrays(path, schema, images, state, action, velocity)
+    vectors = vectors or {}
+    _check_arrays(path, schema, images, state, action, velocity, vectors)
     # HDF5 builds the file in memory: a full disk in the middle of its own writing makes it crash.
     content = io.BytesIO()
     with h5py.File(content, "w") as hdf5:
@@ -240,11 +255,15 @@ def write_episode(
             hdf5.attrs["success"] = bool(success)
         if settings is not None:
             hdf5.attrs["settings"] = json.dumps(settings)
+        if instruction:
+            hdf5.attrs["instruction"] = instruction
         observations = hdf5.create_group("observations")
         observations["qpos"] = np.asarray(state, np.float32)
         if velocity is None:
             velocity = np.diff(state, axis=0, prepend=state[:1]) * schema.rate
         observations["qvel"] = np.asarray(velocity, np.float32)
+        for name, vector in vectors.items():
+            observations[name] = np.asarray(vector, np.float32)
         for camera in schema.cameras:
             frames = images[camera.name]
             observations.create_dataset(
@@ -268,6 +287,7 @@ def _check_arrays(
     state: np.ndarray,
     action: np.ndarray,
     velocity: np.ndarray | None,
+    vectors: Mapping[str, np.ndarray],
 ) -> None:
     if set(images) != set(schema.camera_names):
         raise UserError(
@@ -277,10 +297,14 @@ def _check_arrays(
     steps = len(state)
     if steps == 0:
         raise UserError(f"{path}: the episode has no step")
-    vectors = [("state", state, schema.state_names), ("action", action, schema.action_names)]
+    given = [("state", state, schema.state_names), ("action", action, schema.action_names)]
     if velocity is not None:
-        vectors.append(("velocity", velocity, schema.state_names))
-    for field, vector, names in vectors:
+        given.append(("velocity", velocity, schema.state_names))
+    for name, vector in vectors.items():
+        if name in ("qpos", "qvel", "images", "velocity"):
+            raise UserError(f"{path}: a further vector cannot be called {name}")
+        given.append((name, vector, tuple(map(str, range(np.shape(vector)[-1])))))
+    for field, vector, names in given:
         if np.shape(vector) != (steps, len(names)):
             raise UserError(
                 f"{path}: {field} has shape {np.shape(vector)}, expected {(steps, len(names))}"

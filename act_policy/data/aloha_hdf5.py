@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,13 @@ import numpy as np
 
 from act_policy.data.aloha_episode import Episode, decode_jpeg, read_episode, read_vector
 from act_policy.data.aloha_episode import write_episode as write_episode
+from act_policy.data.channel_order import doubt_channel_order
 from act_policy.data.dataset import (
     UndecodableFrameError,
     VectorDimensions,
     check_vector_name,
 )
+from act_policy.data.faults import Faults
 from act_policy.data.schemas import (
     ALOHA_NAMES,
     BASE_NAMES,
@@ -23,6 +27,7 @@ from act_policy.data.schemas import (
     aloha_schema,
     check_described,
     read_schema,
+    shifted,
     with_cameras,
 )
 from act_policy.errors import UserError
@@ -42,7 +47,12 @@ class AlohaHDF5Dataset:
         cameras: which cameras to use, in this order; by default all.
         jpeg_order: channel order inside the JPEG rows. "bgr" is what act-plus-plus writes (it
             compresses RGB frames with OpenCV, so red and blue are exchanged in the JPEG); "rgb"
-            is for files whose JPEGs look right in an image viewer.
+            is for files whose JPEGs look right in an image viewer. `notes` says when the images
+            speak against the choice.
+        unreadable: "stop", or "skip" the files that cannot be read. The last files of a folder are
+            left out in any case where their recording was cut short.
+        action_shift: 1 for files of a real robot, whose action stored at a step was given at the
+            step before (see `shifted`); 0 for simulation.
 
     Raises:
         UserError: a file that cannot be read or that does not fit the others.
@@ -54,6 +64,8 @@ class AlohaHDF5Dataset:
         schema: SchemaSource | None = None,
         cameras: Sequence[str] | None = None,
         jpeg_order: str = "bgr",
+        unreadable: str = "stop",
+        action_shift: int = 0,
     ) -> None:
         if jpeg_order not in ("bgr", "rgb"):
             raise UserError(f"jpeg_order must be bgr or rgb, found {jpeg_order!r}")
@@ -66,12 +78,20 @@ class AlohaHDF5Dataset:
         )
         if not self.episode_paths:
             raise UserError(f"{folder}: holds no *.hdf5 episode")
-        episodes = [read_episode(path, jpeg_order) for path in self.episode_paths]
+        faults, found = Faults(unreadable), {}
+        for number, path in enumerate(self.episode_paths):
+            try:
+                found[number] = read_episode(path, jpeg_order)
+            except UserError as error:
+                faults.add(number, error)
+        kept, self.notes = faults.settle({n: p.name for n, p in enumerate(self.episode_paths)})
+        episodes = [found[number] for number in kept]
+        self.episode_paths = [episode.path for episode in episodes]
         self._states = [episode.state for episode in episodes]
-        self._actions = [episode.action for episode in episodes]
+        self._actions = [shifted(episode.action, action_shift) for episode in episodes]
         self.episode_names = [path.name for path in self.episode_paths]
         self.lengths = np.array([len(state) for state in self._states], np.int64)
-        self.instructions = [""] * len(episodes)
+        self.instructions = [episode.instruction for episode in episodes]
         self.seeds = [episode.seed for episode in episodes]
         self.outcomes = [episode.success for episode in episodes]
         self.schema = _common_schema(episodes, schema, cameras)
@@ -79,7 +99,26 @@ class AlohaHDF5Dataset:
         self.vector_names = tuple(
             name
             for name, field in self._vectors[0].items()
-            if all(name in found and found[name].size == field.size for found in self._vectors)
+            if all(name in every and every[name].size == field.size for every in self._vectors)
+        )
+        self.left_alone = tuple(sorted({name for e in episodes for name in e.left_alone}))
+        if doubt := self._doubt_colours(episodes):
+            self.notes.append(f"{self.folder}: {doubt}")
+
+    def _doubt_colours(self, episodes: Sequence[Episode]) -> str:
+        """Why the channel order may be wrong, by a few of the compressed images."""
+        images = []
+        some = np.unique(np.linspace(0, len(episodes) - 1, 4).astype(int)).tolist()
+        for episode, camera in product(some, self.schema.camera_names):
+            if self._images(episode, camera).ndim == 2:
+                step = int(self.lengths[episode]) // 2
+                with suppress(UndecodableFrameError):  # reading frames will say so
+                    images.append(self.frame(episode, step, camera))
+        self.close()
+        if not images:
+            return ""
+        return doubt_channel_order(
+            images, self._jpeg_order, any(episode.is_act_plus_plus for episode in episodes)
         )
 
     @property

@@ -52,6 +52,8 @@ class MixedDataset:
         self.instructions = [text for part in parts for text in part.instructions]
         self.seeds = [seed for part in parts for seed in part.seeds]
         self.outcomes = [outcome for part in parts for outcome in part.outcomes]
+        self.left_alone = tuple(dict.fromkeys(name for part in parts for name in part.left_alone))
+        self.notes = [note for part in parts for note in part.notes]
         self.vector_names = tuple(
             name
             for name in first.vector_names

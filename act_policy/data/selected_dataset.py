@@ -89,6 +89,8 @@ class SelectedDataset:
         self.seeds = [source.seeds[e] for e in every]
         self.outcomes = [source.outcomes[e] for e in every]
         self.vector_names = source.vector_names
+        self.left_alone = source.left_alone
+        self.notes = source.notes
 
     @property
     def episode_count(self) -> int:

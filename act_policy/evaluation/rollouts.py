@@ -12,7 +12,7 @@ from act_policy.control.executor import ChunkExecutor, ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.adapting import AdaptedObservations, as_recorded
 from act_policy.evaluation.baselines import BlackImagePolicy, open_loop
-from act_policy.sim.processes import Handler, run_jobs
+from act_policy.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
 
 Environment = gymnasium.Env[Any, Any]
