@@ -88,12 +88,9 @@ def keep_paths(data: DictConfig) -> None:
     for part in (data, *(data.get("mix") or [])):
         for name in ("path", "schema", "cache") if isinstance(part, DictConfig) else ():
             value = part.get(name)
-            # a hub's name, or what is no path, stays as it is
-            if (
-                isinstance(value, str)
-                and value != "auto"
-                and (name == "cache" or Path(value).exists())
-            ):
+            # what does not exist may be a hub's name, which stays as it is
+            is_path = isinstance(value, str) and (Path(value).exists() or name == "cache")
+            if is_path and value != "auto":
                 part[name] = str(Path(value).absolute())
 
 

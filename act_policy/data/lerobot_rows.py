@@ -77,11 +77,6 @@ def read_vectors(path: Path, key: str, feature: Feature) -> np.ndarray:
     return _matrix(path, read_columns(path, [key]), key, feature)
 
 
-def read_vectors(path: Path, key: str, feature: Feature) -> np.ndarray:
-    """float32 (rows, n): a feature that is a vector, for all rows of a file."""
-    return _matrix(path, read_columns(path, [key]), key, feature)
-
-
 def _runs(path: Path, episodes: np.ndarray) -> dict[int, slice]:
     """The rows of each episode, which must lie together."""
     edges = [0, *(np.flatnonzero(np.diff(episodes)) + 1), len(episodes)]
