@@ -18,6 +18,9 @@ MEMORY = 256 * 2**20
 """Bytes of decoded frames that a process keeps until they are asked for."""
 LEAST_BLOCKS = 16
 """From so many places at least come the frames that are mixed with each other."""
+SHORT_GROUP = 2
+"""Groups of pictures as short as LeRobot's are not kept together: decoding a frame of one alone
+costs little more, and the order of samples can be random."""
 
 
 class DecodedFrames:
@@ -84,6 +87,8 @@ class DecodedFrames:
             grouped = [steps for steps in keys if steps is not None]
             # the camera with the fewest key frames decides
             steps = min(grouped, key=len) if grouped else np.arange(length)
+            if len(steps) * SHORT_GROUP >= length:
+                steps = np.arange(length)
             edges = [0, *steps.tolist(), length]
             for first, last in pairwise(edges):
                 begins[end - length + first : end - length + last : longest] = True
@@ -134,10 +139,12 @@ class Frames:
         )
         self.usable = self._stored.usable
         """bool (frames,), false where some camera's image cannot be decoded."""
-        self.blocks = self._decoded.blocks if self._decoded else None
+        self.blocks: np.ndarray | None = None
         """int64 (frames,), see `DecodedFrames`; None where frames may be read in any order."""
-        self.pool = self._decoded.pool if self._decoded else 0
-        """How many steps' decoded frames are kept."""
+        self.pool = 0
+        """How many steps' decoded frames are kept, where they may not."""
+        if self._decoded is not None and self._decoded.blocks[-1] + 1 < len(self.usable):
+            self.blocks, self.pool = self._decoded.blocks, self._decoded.pool
 
     def read(self, camera: str, frames: np.ndarray) -> np.ndarray:
         """uint8 (b, h, w, 3) of some frames of one camera."""

@@ -34,7 +34,6 @@ TOLERANCE = 1e-4
 """Seconds by which LeRobot lets a frame's time in the video be off its time in the metadata."""
 OPEN_VIDEOS = 8
 """Files that stay open, over all cameras: each holds a decoder with some frames of memory."""
-OBSERVATION_PREFIX = "observation."
 HOW_TO_SKIP = "Copy the file again, or drop such frames with data.undecodable=skip."
 
 

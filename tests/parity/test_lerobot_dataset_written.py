@@ -56,5 +56,7 @@ def test_lerobot_reads_what_we_write(tmp_path, case):
 @pytest.mark.parametrize("case", CASES)
 def test_rerun_reads_what_we_write(case):
     said = RECORDED["rerun"][case]
-    features = ["action", "observation.state", "observation.images.top", "observation.images.wrist"]
+    features = ["action", "observation.state"]
+    if case != "b_frames_copied":  # rerun 0.41 shows no video with B-frames, whoever wrote it
+        features += ["observation.images.top", "observation.images.wrist"]
     assert {key: said.get(key) for key in features} == dict.fromkeys(features, sum(LENGTHS))

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ LENGTHS = (7, 12, 5, 9, 3)
 _SMALL = {"data_file_mb": 0.02, "video_file_mb": 0.02, "files_per_chunk": 2}
 CASES: dict[str, tuple[str, LeRobotSettings]] = {
     # what it is made from, and how it is written; the file limits make files and chunks rotate
+    "b_frames_copied": ("v2.1 with B-frames", LeRobotSettings(**_SMALL)),
     "video_copied": ("v2.1", LeRobotSettings(**_SMALL)),
     "video_encoded": ("hdf5", LeRobotSettings(**_SMALL)),
     "image_columns": ("hdf5", LeRobotSettings(images="png", **_SMALL)),
@@ -37,8 +39,8 @@ def write_case(name: str, folder: Path) -> Path:
     return folder / name
 
 
-def _write_v21(folder: Path) -> None:
-    write_lerobot(folder, LENGTHS, "v2.1", codec="libx264", group=4)
+def _write_v21(folder: Path, b_frames: int = 0) -> None:
+    write_lerobot(folder, LENGTHS, "v2.1", group=4, options={"bf": str(b_frames)})
 
 
 def _write_hdf5(folder: Path) -> None:
@@ -61,4 +63,8 @@ def _write_hdf5(folder: Path) -> None:
         index += steps
 
 
-_SOURCES: dict[str, Callable[[Path], None]] = {"v2.1": _write_v21, "hdf5": _write_hdf5}
+_SOURCES: dict[str, Callable[[Path], None]] = {
+    "v2.1": _write_v21,
+    "v2.1 with B-frames": partial(_write_v21, b_frames=2),
+    "hdf5": _write_hdf5,
+}
