@@ -1,5 +1,6 @@
 """Demonstrations as batches for training: raw images and physical units, in a fixed order."""
 
+import gc
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -227,9 +228,19 @@ class DemonstrationDataModule(LightningDataModule):
             "persistent_workers": self._workers > 0,
             "pin_memory": on_gpu,
             "collate_fn": _as_it_is,
+            "worker_init_fn": _keep_inherited,
         }
 
 
 def _as_it_is(batch: Batch) -> Batch:
     """Samples fetches whole batches; there is nothing to collate."""
     return batch
+
+
+def _keep_inherited(worker: int) -> None:
+    """Never collect garbage of the parent process in a worker.
+
+    Decoders and encoders are among it, whose threads stayed in the parent: to free them here ends
+    in a segmentation fault. What is not looked at is not copied either.
+    """
+    gc.freeze()

@@ -87,7 +87,7 @@ class DecodedFrames:
             grouped = [steps for steps in keys if steps is not None]
             # the camera with the fewest key frames decides
             steps = min(grouped, key=len) if grouped else np.arange(length)
-            if len(steps) * SHORT_GROUP >= length:
+            if (len(steps) + 1) * SHORT_GROUP >= length:  # the first group may have begun before
                 steps = np.arange(length)
             edges = [0, *steps.tolist(), length]
             for first, last in pairwise(edges):

@@ -99,7 +99,7 @@ def test_a_cache_in_use_stays(tmp_path):
     assert len(list(frames.glob("*.frames"))) == 1
 
 
-@pytest.mark.parametrize("memory", [0, 10, 10**9])
+@pytest.mark.parametrize("memory", [0, 100, 10**9])
 def test_frames_without_a_cache_are_the_same(tmp_path, monkeypatch, memory):
     monkeypatch.setattr("act_policy.data.decoding.MEMORY", memory * 48 * 64 * 3)
     dataset = open_demonstrations(write_lerobot(tmp_path / "d"), cameras=["top"])
