@@ -14,14 +14,14 @@ from act_policy.data.datamodule import DemonstrationDataModule
 
 
 def anonymous_bytes() -> int:
-    """Of this process and its children: memory that no file backs, page cache excluded."""
+    """Of this process and its children: memory that no file backs, shared pages counted once."""
     processes = [os.getpid()]
     for path in Path("/proc/self/task").glob("*/children"):
         processes += [int(pid) for pid in path.read_text().split()]
     total = 0
     for pid in processes:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss_Anon:"):
                 total += 1024 * int(line.split()[1])
     return total
 
