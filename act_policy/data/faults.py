@@ -63,7 +63,7 @@ class Faults:
             )
         if others:
             notes.append(
-                f"{len(others)} of {len(names)} episodes are left out (unreadable=skip): "
+                f"{len(others)} of {len({*names, *others})} episodes are left out (unreadable=skip): "
                 + self._listed(others, names)
             )
         return kept, notes
@@ -73,6 +73,10 @@ class Faults:
         return "episode was" if len(episodes) == 1 else f"{len(episodes)} episodes were"
 
     def _listed(self, episodes: Sequence[int], names: dict[int, str], most: int = 10) -> str:
-        shown = [f"{names[number]}: {self._errors[number]}" for number in episodes[:most]]
+        # An episode of which nothing is there has no name either.
+        shown = [
+            f"{names.get(number, f'episode {number}')}: {self._errors[number]}"
+            for number in episodes[:most]
+        ]
         more = [f"and {len(episodes) - most} more"] if len(episodes) > most else []
         return "; ".join(shown + more)

@@ -239,9 +239,9 @@ def test_a_file_of_another_structure_is_refused(make_folder, field, replacement,
 
 
 def test_a_file_cut_short_is_named(make_folder):
-    path = make_folder([20, 20]) / "episode_000001.hdf5"
+    path = make_folder([20, 20]) / "episode_000000.hdf5"
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(UserError, match=r"episode_000001.hdf5: is not a readable HDF5 file"):
+    with pytest.raises(UserError, match=r"episode_000000.hdf5: is not a readable HDF5 file"):
         open_dataset(path.parent)
 
 

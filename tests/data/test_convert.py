@@ -8,13 +8,22 @@ import h5py
 import numpy as np
 import pytest
 from episodes_for_tests import jpeg_rows, make_arrays, make_schema, smooth_frames
-from lerobot_for_tests import TOP, decode_all, number_of, picture, shown, write_lerobot
+from lerobot_for_tests import (
+    TOP,
+    change_table,
+    decode_all,
+    number_of,
+    picture,
+    shown,
+    write_lerobot,
+)
 
 from act_policy.data import convert as converting
 from act_policy.data.aloha_episode import write_episode
 from act_policy.data.conversion_check import check_episode
 from act_policy.data.convert import convert
 from act_policy.data.dataset import open_dataset
+from act_policy.data.lerobot_features import read_tasks
 from act_policy.data.lerobot_metadata import read_columns
 from act_policy.data.lerobot_staging import LeRobotSettings, staged_path
 from act_policy.errors import UserError
@@ -78,8 +87,15 @@ def test_hdf5_there_and_back_is_what_it_was(tmp_path):
 
 def test_v21_videos_are_copied_and_everything_else_is_kept(tmp_path):
     folder = write_lerobot(tmp_path / "v21", version="v2.1", group=4)  # with B-frames
+    tasks = ["stack the cubes", "pick the cube"]
+    lines = [json.dumps({"task_index": i, "task": task}) for i, task in enumerate(tasks)]
+    (folder / "meta" / "tasks.jsonl").write_text("\n".join(lines))
+    named = [0] * 5 + [1] * 7
+    change_table(
+        folder / "data/chunk-000/episode_000001.parquet", lambda c: c.update(task_index=named)
+    )
     source = open_dataset(folder)
-    small = LeRobotSettings(video_file_mb=0.01, data_file_mb=0.012, files_per_chunk=2)
+    small = LeRobotSettings(video_file_mb=0.004, data_file_mb=0.012, files_per_chunk=2)
     convert(source, tmp_path / "v3", "lerobot_v3", small, workers=2)
     written = open_dataset(tmp_path / "v3")
     assert_same(source, written)
@@ -95,6 +111,10 @@ def test_v21_videos_are_copied_and_everything_else_is_kept(tmp_path):
     assert (info["robot_type"], info["fps"], info["total_frames"]) == ("test_arm", 10, 36)
     assert info["features"]["next.done"]["dtype"] == "bool"
     assert info["features"][TOP]["info"]["video.codec"] == "h264"
+    assert read_tasks(tmp_path / "v3") == tasks
+    rows = written.rows(1).to_pydict()
+    assert rows["task_index"] == named
+    assert (rows["index"][0], rows["episode_index"][0]) == (7, 1)
     done = read_columns(written.episode_paths[0], ["next.done", "index"]).to_pydict()
     assert done["next.done"][6] is True
     assert done["next.done"][5] is False
@@ -162,6 +182,10 @@ def test_a_folder_that_holds_something_else_stays_as_it_is(tmp_path):
         convert(source, tmp_path / "hdf5", "aloha_hdf5")
     with pytest.raises(UserError, match="is a file"):
         convert(source, tmp_path / "mine" / "thesis.tex", "aloha_hdf5")
+    with pytest.raises(UserError, match="images=gif: expected video or png"):
+        LeRobotSettings(images="gif")
+    with pytest.raises(UserError, match="group=0: expected a whole number"):
+        LeRobotSettings(group=0)
     with pytest.raises(UserError, match="format=rlds: expected one of lerobot_v3, aloha_hdf5"):
         convert(source, tmp_path / "new", "rlds")
     assert not (tmp_path / "new").exists()

@@ -22,6 +22,8 @@ def test_lerobot_reads_what_we_write(tmp_path, case):
     dataset = open_dataset(write_case(case, tmp_path))
     assert (said["episodes"], said["frames"], said["rate"]) == (5, sum(LENGTHS), 10)
     assert dataset.lengths.tolist() == list(LENGTHS)
+    assert len(set(dataset.episode_paths)) > 1
+    assert len({dataset.image_file(episode, "top") for episode in range(5)}) > 1
     assert len(said["steps"]) == sum(LENGTHS)
     ends = np.cumsum(LENGTHS)
     for index, step in enumerate(said["steps"]):

@@ -18,7 +18,7 @@ from act_policy.types import Camera, Schema
 
 RECORD = Path(__file__).with_name("lerobot_dataset_0_4_4.json")
 LENGTHS = (7, 12, 5, 9, 3)
-_SMALL = {"data_file_mb": 0.02, "video_file_mb": 0.02, "files_per_chunk": 2}
+_SMALL = {"data_file_mb": 0.008, "video_file_mb": 0.006, "files_per_chunk": 2}
 CASES: dict[str, tuple[str, LeRobotSettings]] = {
     # what it is made from, and how it is written; the file limits make files and chunks rotate
     "b_frames_copied": ("v2.1 with B-frames", LeRobotSettings(**_SMALL)),
