@@ -1,6 +1,6 @@
-"""Measure speed on this machine: training, inference or rollouts, beside LeRobot if there is one.
+"""Measure speed on this machine: training, inference, rollouts or data, beside LeRobot's.
 
-    python scripts/benchmark.py suite=train peer=/path/to/python       (suite=data: the loader alone)
+    python scripts/benchmark.py suite=train peer=/path/to/python
 
 Every figure is a median of repeats. A peer is measured right after, with the same sizes and
 threads, on a network of the same shape: LeRobot's cannot be cut or narrowed, so ours is measured
