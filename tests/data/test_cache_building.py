@@ -159,8 +159,10 @@ def test_skipping_needs_the_cache(tmp_path):
 def test_workers_change_no_image_without_a_cache(tmp_path):
     folder = write_lerobot(tmp_path / "d", keys=(TOP,))
     data = DemonstrationDataModule(folder, 4, 3, held_out_fraction=0.0, cache=None, workers=2)
+    loader = data.train_dataloader()
+    assert data.train_samples[20].step >= 0  # this process has a file open when it forks
     seen = []
-    for batch in data.train_dataloader():
+    for batch in loader:
         starts = np.cumsum([0, *data.dataset.lengths])[batch.episode]
         index = starts + batch.step.numpy()
         seen += index.tolist()
