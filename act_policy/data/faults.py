@@ -62,10 +62,9 @@ class Faults:
                 f"Found: {self._errors[tail[0]]}"
             )
         if others:
-            every = len({*names, *others})
             notes.append(
-                f"{len(others)} of {every} episodes are left out (unreadable=skip): "
-                + self._listed(others, names)
+                f"{len(others)} of {len({*names, *others})} episodes are left out "
+                "(unreadable=skip): " + self._listed(others, names)
             )
         return kept, notes
 

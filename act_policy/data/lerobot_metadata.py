@@ -150,7 +150,8 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise UnfinishedError(
-            f"{path}: is not a readable parquet file ({error}). Copy the file again."
+            f"{path}: is not a readable parquet file ({error}). A copy or a recording that was cut "
+            "short looks like this: copy the file again."
         ) from None
 
 

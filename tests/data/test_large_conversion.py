@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "convert_dataset.py"
 CAMERAS = ("top", "left", "right")
 LENGTHS = tuple(5 + int(n) for n in np.random.default_rng(0).integers(0, 12, 60))
-SMALL = ("data_file_mb=0.02", "video_file_mb=0.05", "files_per_chunk=3", "codec=h264", "group=6")
+SMALL = ("data_file_mb=0.02", "video_file_mb=0.015", "files_per_chunk=3", "codec=h264", "group=6")
 
 
 def shown(camera: str, index: int) -> int:
