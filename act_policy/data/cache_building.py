@@ -140,12 +140,12 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
     if need > free:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {free / 1e9:.1f} GB are free")
     names = ", ".join(cache.camera.name for cache in caches)
-    what = f"decoding {names}: {need / 1e9:.2f} GB into {folder}"
+    print(f"decoding {names}: {need / 1e9:.2f} of {free / 1e9:.2f} GB in {folder}", flush=True)
     frames = sum(int(dataset.lengths[list(cache.episodes)].sum()) for cache in caches)
     own = threading.local()  # each thread opens files of its own
     stop = threading.Event()
 
-    with tqdm(total=frames, desc=what, unit="frame", disable=None) as bar:
+    with tqdm(total=frames, desc="decoding", unit="frame", disable=None) as bar:
 
         def decode_episode(cache: CacheFile, episode: int, place: int, file: int) -> list[int]:
             """Write one episode from a frame's place on; return the steps that are undecodable."""

@@ -46,6 +46,7 @@ def start_builder(folder, cache, pause):
 def test_two_builders_decode_once_and_a_killed_one_leaves_nothing(tmp_path):
     folder = compressed_folder(tmp_path / "demonstrations")
     killed = start_builder(folder, tmp_path / "cache", 60)
+    assert killed.stdout.readline().startswith("decoding top: ")
     assert killed.stdout.readline().startswith("writing")
     killed.send_signal(signal.SIGKILL)
     killed.wait()
@@ -82,7 +83,7 @@ def test_the_size_is_told_and_a_disk_that_is_too_small_refused(tmp_path, monkeyp
             FrameStore(open_dataset(folder))
     FrameStore(open_dataset(folder))
     assert said[-1]["total"] == 9
-    assert "decoding top: 0.00 GB into" in said[-1]["desc"]
+    assert "decoding top: 0.00 of " in capsys.readouterr().out
 
 
 def test_a_cache_in_use_stays(tmp_path):
