@@ -1,4 +1,4 @@
-"""Measure speed on this machine: training, inference, rollouts, serving, beside LeRobot's.
+"""Measure speed on this machine: training, data, inference, rollouts, serving, beside LeRobot's.
 
     python scripts/benchmark.py suite=train peer=/path/to/python
 

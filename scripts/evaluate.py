@@ -15,6 +15,12 @@ from typing import Any
 
 from act_policy.errors import UserError
 
+LOADING = {
+    *("_target_", "path", "batch_size", "workers", "std_floor", "undecodable", "cache", "mix"),
+    *("held_out_fraction", "train_episodes", "held_out_episodes"),
+}
+"""Settings of a run's data that say how it was trained on, or what else; all others say what it is."""
+
 
 def main(config: Any) -> None:
     """Check what was asked, evaluate, print the table."""
@@ -101,7 +107,10 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
             "could be; give data.path= for those to score"
         )
     own = open_run_data(run_config(run), config.demonstrations)
-    options = {"schema": config.data.schema, "jpeg_order": config.data.jpeg_order}
+    # another folder is read, cropped and selected from as the run's own, unless said otherwise
+    options = reading_options(run) | {
+        key: config.data[key] for key in ("schema", "jpeg_order") if config.data[key] is not None
+    }
     report = replay(
         checkpoint,
         out,
@@ -141,28 +150,40 @@ def run_config(run: Path | None) -> Any:
     return OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
 
 
+def reading_options(run: Path | None) -> dict[str, Any]:
+    """How the run read its files, and what it selected of them; for `open_demonstrations`."""
+    data = run_config(run).get("data") or {}
+    return {key: value for key, value in data.items() if key not in LOADING}
+
+
 def find_demonstrations(config: Any, run: Path | None) -> Any:
     """Read what the policy was trained on: to replay it, to refuse its seeds, to do alike.
 
-    The run's own reader options hold for a folder that is named here, too.
+    What the run selected, and how it read the files, holds for a folder that is named here, too.
     """
     from act_policy.evaluation.evaluate import Demonstrations
 
     folder, options = config.demonstrations, {}
     if data := run_config(run).get("data"):
-        options = {key: data[key] for key in ("schema", "cameras", "jpeg_order") if key in data}
-        if folder is None and not Path(folder := str(data.get("path"))).is_dir():
-            print(f"the demonstrations of the run are no longer at {folder}: demonstrations=FOLDER")
-            folder = None
+        options = reading_options(run)
+        if folder is None:
+            every = [str(part.get("path")) for part in (data, *(data.get("mix") or []))]
+            gone = ", ".join(path for path in every if not Path(path).is_dir())
+            if gone:
+                print(
+                    f"the demonstrations of the run are no longer at {gone}: demonstrations=FOLDER"
+                )
+            folder = None if gone else every[0]
     if folder is None:
         print(
             "no demonstrations at hand, so none is replayed; name them with demonstrations=FOLDER"
         )
         return None
     from act_policy.data.aloha_episode import recorded_settings
-    from act_policy.data.dataset import open_dataset
+    from act_policy.data.demonstrations import open_demonstrations
 
-    dataset = open_dataset(folder, **options)
+    mix = data.get("mix") if config.demonstrations is None and data else None
+    dataset = open_demonstrations(folder, mix=mix, **options)
     actions = [dataset.action(episode) for episode in range(dataset.episode_count)]
     seeds = frozenset(seed for seed in dataset.seeds if seed is not None)
     return Demonstrations(actions, seeds, recorded_settings(dataset.episode_paths[0]))

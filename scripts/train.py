@@ -34,9 +34,7 @@ def main(config: DictConfig) -> None:
     if not resumed and run_folder.is_first_process():
         run_folder.check_free(folder)
     config.out, config.resume = str(folder), None
-    for name in ("path", "schema", "cache"):  # the run may be resumed from another folder
-        if config.data.get(name) is not None:
-            config.data[name] = str(Path(str(config.data[name])).absolute())
+    keep_paths(config.data)
     os.environ.setdefault("WANDB_SILENT", "true")
 
     from hydra.utils import instantiate  # from here on what takes seconds to load
@@ -115,6 +113,17 @@ def load_initial(config: DictConfig) -> Any:
     if is_first_process():
         print(f"starting from {config.init}: its network and its normalisation stay")
     return policy
+
+
+def keep_paths(data: DictConfig) -> None:
+    """Make every path absolute, since the run may be resumed from another folder."""
+    for part in (data, *(data.get("mix") or [])):
+        for name in ("path", "schema", "cache") if isinstance(part, DictConfig) else ():
+            value = part.get(name)
+            # what does not exist may be a hub's name, which stays as it is
+            is_path = isinstance(value, str) and (Path(value).exists() or name == "cache")
+            if is_path and value != "auto":
+                part[name] = str(Path(value).absolute())
 
 
 def saved_config(config: DictConfig) -> Path | None:

@@ -201,6 +201,10 @@ class AlohaHDF5Dataset:
         """What besides the file decides how the decoded frames look."""
         return ("jpeg_order", self._jpeg_order)
 
+    def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
+        """None: every frame stands alone."""
+        return None
+
     def close(self) -> None:
         """Close the file that reading frames left open."""
         if self._open is not None:

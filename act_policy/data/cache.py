@@ -1,25 +1,24 @@
 """Every frame of a dataset as raw bytes in memory-mapped files, for reading by the batch.
 
 Frames that a file stores raw are read where they lie. Encoded ones are decoded once, into a file
-of raw frames for each camera, which is found again by the names, sizes and times of the episodes.
+of raw frames for each camera, which is found again by what it was made from: names, sizes and times
+of the files, and the selection.
 """
 
-import errno
 import hashlib
 import json
 import mmap
 import os
 import resource
-import shutil
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
-from act_policy.atomic import atomic_file
-from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
+from act_policy.data.cache_building import CacheFile, build
+from act_policy.data.dataset import DemonstrationDataset
 from act_policy.errors import UserError
 from act_policy.types import Camera
 
@@ -47,6 +46,7 @@ class FrameStore:
             written.
         undecodable: "stop" refuses a dataset with a frame that cannot be decoded; "skip" marks
             the frame as not usable.
+        cameras: names; None is all.
 
     Raises:
         UserError: a frame that cannot be decoded, or no space for the decoded ones.
@@ -57,20 +57,24 @@ class FrameStore:
         dataset: DemonstrationDataset,
         folder: str | Path | None = None,
         undecodable: str = "stop",
+        cameras: Sequence[str] | None = None,
     ) -> None:
         if undecodable not in ("stop", "skip"):
             raise UserError(f"undecodable must be stop or skip, found {undecodable!r}")
+        chosen = [c for c in dataset.schema.cameras if cameras is None or c.name in cameras]
         self._starts = np.concatenate([[0], np.cumsum(dataset.lengths)])
         self._folder = cache_folder(dataset, folder)
-        self._undecodable = undecodable
         self.usable = np.ones(self._starts[-1], bool)
         """bool (frames,), false where some camera's image cannot be decoded."""
-        self._shapes = {c.name: (c.height, c.width, 3) for c in dataset.schema.cameras}
+        self._shapes = {c.name: (c.height, c.width, 3) for c in chosen}
         self._sources: list[_Source] = []
-        self._source_of: dict[str, np.ndarray] = {}
-        self._offset_of: dict[str, np.ndarray] = {}
-        for camera in dataset.schema.cameras:
-            self._index(dataset, camera)
+        self._source_of = {c.name: np.empty(self._starts[-1], np.int64) for c in chosen}
+        self._offset_of = {c.name: np.empty(self._starts[-1], np.int64) for c in chosen}
+        caches = [self._index(dataset, camera) for camera in chosen]
+        self._in_use = build(dataset, self._folder, [c for c in caches if c], undecodable)
+        for cache in caches:
+            if cache is not None:
+                self._index_cache(dataset, cache, undecodable)
         dataset.close()  # a decoder's threads must not live on into the workers' processes
 
     def read(self, camera: str, frames: np.ndarray) -> np.ndarray:
@@ -92,10 +96,9 @@ class FrameStore:
             image[:] = np.frombuffer(_mapped(self._sources[source]), np.uint8, size, offset)
         return images.reshape(len(frames), *shape)
 
-    def _index(self, dataset: DemonstrationDataset, camera: Camera) -> None:
-        """Find where each of the camera's frames lies, decoding what is encoded."""
-        source_of = self._source_of[camera.name] = np.empty(self._starts[-1], np.int64)
-        offset_of = self._offset_of[camera.name] = np.empty(self._starts[-1], np.int64)
+    def _index(self, dataset: DemonstrationDataset, camera: Camera) -> CacheFile | None:
+        """Find where the camera's raw frames lie; return the cache that the others need."""
+        source_of, offset_of = self._source_of[camera.name], self._offset_of[camera.name]
         encoded: list[int] = []
         for episode in range(dataset.episode_count):
             offsets = dataset.frame_offsets(episode, camera.name)
@@ -106,79 +109,36 @@ class FrameStore:
             source_of[span], offset_of[span] = len(self._sources), offsets
             self._sources.append(_Source.of(dataset.image_file(episode, camera.name)))
         if not encoded:
-            return
-        size = camera.height * camera.width * 3
-        cache, undecodable = self._decoded(dataset, camera, encoded)
-        position = 0
-        for episode in encoded:
-            span = slice(self._starts[episode], self._starts[episode + 1])
-            steps = int(dataset.lengths[episode])
-            source_of[span] = len(self._sources)
-            offset_of[span] = size * (position + np.arange(steps))
-            position += steps
-        self._sources.append(_Source.of(cache))
-        for episode, step in undecodable:
-            self.usable[self._starts[episode] + step] = False
-
-    def _decoded(
-        self, dataset: DemonstrationDataset, camera: Camera, episodes: list[int]
-    ) -> tuple[Path, list[tuple[int, int]]]:
-        """The camera's file of decoded frames and the (episode, step) that could not be decoded."""
+            return None
         key = hashlib.sha256()
-        for episode in episodes:
+        for episode in encoded:
             source = _Source.of(dataset.image_file(episode, camera.name))
             part = int(dataset.lengths[episode]), *dataset.frame_key(episode, camera.name)
             key.update(repr((source.path.name, source.size, source.time, *part)).encode())
         key.update(repr(camera).encode())
-        cache = self._folder / f"{camera.name}-{key.hexdigest()[:16]}.frames"
-        report = cache.with_suffix(".json")
-        if not (cache.exists() and report.exists()):
-            self._decode(dataset, camera, episodes, cache, report)
-        undecodable = [(e, s) for e, s in json.loads(report.read_text())["undecodable"]]
-        if undecodable and self._undecodable == "stop":
-            dataset.frame(*undecodable[0], camera.name)  # says what is wrong with it
-        return cache, undecodable
+        path = self._folder / f"{camera.name}-{key.hexdigest()[:16]}.frames"
+        return CacheFile(path, camera, tuple(encoded))
 
-    def _decode(
-        self,
-        dataset: DemonstrationDataset,
-        camera: Camera,
-        episodes: list[int],
-        cache: Path,
-        report: Path,
+    def _index_cache(
+        self, dataset: DemonstrationDataset, cache: CacheFile, undecodable: str
     ) -> None:
-        undecodable: list[tuple[int, int]] = []
-        blank = np.zeros((camera.height, camera.width, 3), np.uint8)
-        steps = [
-            (episode, step) for episode in episodes for step in range(dataset.lengths[episode])
-        ]
-        size = len(steps) * blank.size
-        what = f"decoding {camera.name}, {size / 1e9:.1f} GB"
-        try:
-            cache.parent.mkdir(parents=True, exist_ok=True)
-            if size > shutil.disk_usage(cache.parent).free:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            with atomic_file(cache) as file:
-                for episode, step in tqdm(steps, what, unit="frame", disable=None):
-                    try:
-                        frame = dataset.frame(episode, step, camera.name)
-                    except UndecodableFrameError:
-                        if self._undecodable == "stop":
-                            raise
-                        undecodable.append((episode, step))
-                        frame = blank  # holds the place; never read, since it is not usable
-                    file.write(frame.tobytes())
-            with atomic_file(report) as file:
-                file.write(json.dumps({"undecodable": undecodable}).encode())
-        except OSError as error:
-            raise UserError(
-                f"{cache}: decoded frames could not be written ({error.strerror}); they need "
-                f"{size / 1e9:.1f} GB. "
-                "Free some space or choose another folder with data.cache=FOLDER."
-            ) from error
-        for old in self._folder.glob(f"{camera.name}-????????????????.*"):
-            if old.stem != cache.stem:
-                old.unlink(missing_ok=True)
+        """Point to the frames in a cache that is there."""
+        name, position = cache.camera.name, 0
+        for episode in cache.episodes:
+            span = slice(self._starts[episode], self._starts[episode + 1])
+            steps = int(dataset.lengths[episode])
+            self._source_of[name][span] = len(self._sources)
+            self._offset_of[name][span] = cache.frame_size * (position + np.arange(steps))
+            position += steps
+        self._sources.append(_Source.of(cache.path))
+        broken = json.loads(cache.report.read_text())["undecodable"]
+        if broken and undecodable == "stop":
+            dataset.frame(broken[0][0], broken[0][1], name)  # says what is wrong with it
+        for episode, step in broken:
+            self.usable[self._starts[episode] + step] = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_in_use": []}  # the locks stay with the process that took them
 
 
 def cache_folder(dataset: DemonstrationDataset, shared: str | Path | None = None) -> Path:

@@ -95,6 +95,12 @@ class DemonstrationDataset(Protocol):
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
         """What besides the image file decides how the decoded frames look: part in it, options."""
 
+    def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
+        """int64, ascending steps from which decoding can begin; None if from every step.
+
+        A frame between two of them costs the decoding of those before it.
+        """
+
     def close(self) -> None:
         """Close the files that reading frames left open; the next frame opens them again."""
 

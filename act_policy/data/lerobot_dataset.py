@@ -32,6 +32,8 @@ from act_policy.types import ACTION_KEY, STATE_KEY, Camera
 
 TOLERANCE = 1e-4
 """Seconds by which LeRobot lets a frame's time in the video be off its time in the metadata."""
+OPEN_VIDEOS = 8
+"""Files that stay open, over all cameras: each holds a decoder with some frames of memory."""
 HOW_TO_SKIP = "Copy the file again, or drop such frames with data.undecodable=skip."
 
 
@@ -90,8 +92,7 @@ class LeRobotDataset:
         read = {*self._keys.values(), *self._vector_keys.values(), STATE_KEY, ACTION_KEY, *COUNTERS}
         self.left_alone = tuple(key for key in self._metadata.features if key not in read)
         self._vectors: dict[str, tuple[Path, np.ndarray]] = {}  # of one file each
-        # Of each camera one file is open, the one that was read last.
-        self._videos: dict[str, VideoFile] = {}
+        self._videos: dict[Path, VideoFile] = {}  # open ones, the one that was read last at the end
         self._columns: dict[str, ImageColumn] = {}
         self._first_frames: dict[tuple[int, str], int] = {}
 
@@ -162,6 +163,18 @@ class LeRobotDataset:
         if self._is_video(camera):
             return (self.entries[episode].videos[self._keys[camera]].start,)
         return (self._first_rows[episode],)
+
+    def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
+        """int64, the steps of key frames; the first alone where images lie in a column.
+
+        Images in a column each stand alone, but whole groups of rows are read at once.
+        """
+        if not self._is_video(camera):
+            return np.zeros(1, np.int64)
+        video = self._video(episode, camera)
+        keys: np.ndarray = video.keys - self._first_frame(video, episode, camera)
+        keys = keys[(keys >= 0) & (keys < self.lengths[episode])]
+        return keys
 
     def close(self) -> None:
         """Close the files that reading frames left open."""
@@ -257,11 +270,12 @@ class LeRobotDataset:
     def _video(self, episode: int, camera: str) -> VideoFile:
         """The camera's video of an episode."""
         path = self.image_file(episode, camera)
-        video = self._videos.get(camera)
-        if video is None or video.path != path:
-            if video is not None:
-                video.close()
-            self._videos[camera] = video = VideoFile(path)
+        video = self._videos.pop(path, None)
+        if video is None:
+            while len(self._videos) >= OPEN_VIDEOS:
+                self._videos.pop(next(iter(self._videos))).close()
+            video = VideoFile(path)
+        self._videos[path] = video
         return video
 
     def _first_frame(self, video: VideoFile, episode: int, camera: str) -> int:

@@ -1,16 +1,25 @@
 """Mean, deviation and range of state and action, in float64, over exactly the given episodes."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from act_policy.atomic import atomic_file
 from act_policy.data.dataset import DemonstrationDataset, place_of
 from act_policy.errors import UserError
 from act_policy.types import FieldStatistics, Statistics
 
 
 def compute_statistics(
-    dataset: DemonstrationDataset, episodes: Sequence[int] | np.ndarray, std_floor: float = 1e-2
+    dataset: DemonstrationDataset,
+    episodes: Sequence[int] | np.ndarray,
+    std_floor: float = 1e-2,
+    relative_actions: Sequence[str] = (),
+    chunk_length: int = 1,
+    cache: Path | None = None,
 ) -> Statistics:
     """Measure every step of the given episodes as if they were one long one.
 
@@ -18,6 +27,10 @@ def compute_statistics(
         dataset: the demonstrations.
         episodes: indices of the episodes that are trained on.
         std_floor: smallest divisor of the normaliser, in physical units.
+        relative_actions: dimensions of which the difference from the state of the same name is
+            measured, over every step and every action of the chunk that begins there.
+        chunk_length: k, for the relative actions.
+        cache: folder where the result is kept, under a hash of all that it depends on.
 
     Raises:
         UserError: no episode, a floor that is not positive, or a value that is not finite
@@ -29,11 +42,22 @@ def compute_statistics(
         raise UserError(f"std_floor must be positive, found {std_floor}")
     episodes = [int(episode) for episode in episodes]
     check_finite(dataset, episodes)
+    relative = tuple(relative_actions)
+    path = None
+    if cache is not None:
+        path = cache / f"statistics-{_hash(dataset, episodes, relative, chunk_length)}.npz"
+    fields = _load(path)
+    if fields is None:
+        fields = _field(dataset.state, episodes), _field(dataset.action, episodes)
+        if relative:
+            fields = fields[0], _with_relative(dataset, episodes, relative, chunk_length, fields[1])
+        _keep(path, fields)
     return Statistics(
-        state=_field(dataset.state, episodes),
-        action=_field(dataset.action, episodes),
+        state=fields[0],
+        action=fields[1],
         step_count=int(sum(dataset.lengths[episode] for episode in episodes)),
         std_floor=std_floor,
+        relative_actions=relative,
     )
 
 
@@ -68,3 +92,89 @@ def _field(
         min=np.min([values_of(e).min(axis=0) for e in episodes], axis=0).astype(np.float64),
         max=np.max([values_of(e).max(axis=0) for e in episodes], axis=0).astype(np.float64),
     )
+
+
+def _with_relative(
+    dataset: DemonstrationDataset,
+    episodes: Sequence[int],
+    relative: Sequence[str],
+    chunk_length: int,
+    absolute: FieldStatistics,
+) -> FieldStatistics:
+    """The actions' statistics with those of the relative dimensions put in."""
+    schema = dataset.schema
+    actions = [schema.action_names.index(name) for name in relative]
+    states = [schema.state_names.index(name) for name in relative]
+
+    def differences() -> Iterator[np.ndarray]:
+        for episode in episodes:
+            action = dataset.action(episode)[:, actions].astype(np.float64)
+            state = dataset.state(episode)[:, states]
+            for ahead in range(min(chunk_length, len(action))):
+                yield action[ahead:] - state[: len(action) - ahead]
+
+    count = sum(len(part) for part in differences())
+    mean = sum(part.sum(axis=0) for part in differences()) / count
+    variance = sum(((part - mean) ** 2).sum(axis=0) for part in differences()) / count
+    measured = {
+        "mean": mean,
+        "std": np.sqrt(variance),
+        "min": np.min([part.min(axis=0) for part in differences()], axis=0),
+        "max": np.max([part.max(axis=0) for part in differences()], axis=0),
+    }
+    result = {name: values.copy() for name, values in absolute._asdict().items()}
+    for name, values in measured.items():
+        result[name][actions] = values
+    return FieldStatistics(**result)
+
+
+def _hash(
+    dataset: DemonstrationDataset,
+    episodes: Sequence[int],
+    relative: tuple[str, ...],
+    chunk_length: int,
+) -> str:
+    """Of the numbers themselves and of what is measured of them."""
+    schema = dataset.schema
+    key = hashlib.sha256()
+    described = (1, schema.state_names, schema.action_names, relative, relative and chunk_length)
+    key.update(repr(described).encode())
+    for episode in episodes:
+        for values in (dataset.state(episode), dataset.action(episode)):
+            key.update(repr(values.shape).encode())
+            key.update(np.ascontiguousarray(values).tobytes())
+    return key.hexdigest()[:16]
+
+
+def _load(path: Path | None) -> tuple[FieldStatistics, FieldStatistics] | None:
+    """What `_keep` wrote; None where there is nothing or it cannot be read."""
+    if path is None or not path.exists():
+        return None
+    try:
+        with np.load(path) as kept:
+            state, action = (
+                FieldStatistics(*(kept[f"{field}_{name}"] for name in FieldStatistics._fields))
+                for field in ("state", "action")
+            )
+    except (OSError, ValueError, KeyError):
+        return None
+    return state, action
+
+
+def _keep(path: Path | None, fields: tuple[FieldStatistics, FieldStatistics]) -> None:
+    if path is None:
+        return
+    content = io.BytesIO()
+    np.savez(
+        content,
+        **{
+            f"{field}_{name}": values
+            for field, measured in zip(("state", "action"), fields, strict=True)
+            for name, values in measured._asdict().items()
+        },
+    )
+    try:
+        with atomic_file(path) as file:
+            file.write(content.getbuffer())
+    except OSError:
+        return  # it can be computed again

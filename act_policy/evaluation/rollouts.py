@@ -1,7 +1,7 @@
 """Episodes in simulation through the robot's own control loop, in parallel processes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from act_policy.control.executor import ChunkExecutor, ChunkPolicy
 from act_policy.errors import UserError
+from act_policy.evaluation.adapting import AdaptedObservations, as_recorded
 from act_policy.evaluation.baselines import BlackImagePolicy, open_loop
 from act_policy.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
@@ -95,7 +96,8 @@ def build_environment(
     """
     import act_policy.sim  # noqa: F401  registers the tasks
 
-    cameras = {camera.name: (camera.height, camera.width) for camera in schema.cameras}
+    recorded = as_recorded(schema)
+    cameras = {camera.name: (camera.height, camera.width) for camera in recorded.cameras}
     if not schema.task:
         raise UserError(
             "the policy's schema names no simulated task, so it cannot be rolled out; other "
@@ -111,12 +113,23 @@ def build_environment(
         )
     except gymnasium.error.UnregisteredEnv as error:
         raise UserError(f"task {schema.task!r}: {error}") from None
+    if sizes is not None:
+        return environment
     # The task's own schema is an attribute of the innermost environment.
-    if sizes is None and (differences := schema.differences(environment.unwrapped.schema)):  # type: ignore[attr-defined]
+    task: Schema = environment.unwrapped.schema  # type: ignore[attr-defined]
+    units = dict(zip(task.state_names, task.state_units, strict=True))
+    chosen = all(
+        units.get(n) == u for n, u in zip(schema.state_names, schema.state_units, strict=True)
+    )
+    if chosen:  # some of the state's dimensions are enough
+        recorded = replace(recorded, state_names=task.state_names, state_units=task.state_units)
+    if differences := recorded.differences(task):
         raise UserError(
             f"the policy (here) and the task {schema.task} (there) differ: {'; '.join(differences)}"
         )
-    return environment
+    return (
+        environment if schema.differences(task) == [] else AdaptedObservations(environment, schema)
+    )
 
 
 def run_episode(

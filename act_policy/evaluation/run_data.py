@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from act_policy.data.dataset import DemonstrationDataset, open_dataset
+from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.demonstrations import open_demonstrations
 from act_policy.errors import UserError
 from act_policy.evaluation.open_loop_baselines import Pool
 from act_policy.evaluation.replay import Scored
@@ -63,7 +64,7 @@ def scored_data(
         schema: of the policy; its cameras are read.
         path: folder; None is the run's own.
         episodes: which; None is those that the run held out, and all of another folder.
-        options: `schema` and `jpeg_order` for another folder, see `open_dataset`.
+        options: how another folder is read and what is selected of it, see `open_demonstrations`.
         run: what the policy was trained on, where it is known.
 
     Raises:
@@ -87,7 +88,7 @@ def scored_data(
             "the demonstrations that the policy was trained on are not at hand; give "
             "data.path=FOLDER"
         )
-    dataset = open_dataset(path, cameras=schema.camera_names, **options)
+    dataset = open_demonstrations(path, **{"cameras": schema.camera_names, **options})
     fits = run is not None and not schema.differences(run.dataset.schema)
     return Scored(dataset, chosen, run.pool if run is not None and fits else None)
 

@@ -91,7 +91,7 @@ class FoldedPolicy(nn.Module):
         for layer in self.decoder:
             queries = layer(queries, memory)
         actions = self.action_head(self.decoder_norm(queries))
-        return self.normalizer.physical_actions(actions)
+        return self.normalizer.physical_actions(actions, state)
 
     def encode_images(self, images: tuple[Tensor, ...]) -> list[Float[Tensor, "b _ d"]]:
         """Give each camera's tokens; equal sizes pass in one batch."""

@@ -69,7 +69,10 @@ def save_lerobot(policy: ACTPolicy, folder: Path) -> None:
         UserError: LeRobot's ACT has no such network; every field in the way is named.
     """
     config = policy.config
-    if problems := inexpressible(config):
+    problems = inexpressible(config)
+    if relative := policy.statistics.relative_actions:
+        problems.append(f"actions relative to the state ({', '.join(relative)})")
+    if problems:
         raise UserError(f"format lerobot: LeRobot's ACT cannot express {', '.join(problems)}")
     weights = {
         f"model.{name}": tensor.detach().cpu().contiguous()

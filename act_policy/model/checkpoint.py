@@ -69,6 +69,8 @@ def statistics_to_dict(statistics: Statistics) -> dict[str, Any]:
     }
     if statistics.images is not None:
         described["images"] = {name: plain(image) for name, image in statistics.images.items()}
+    if statistics.relative_actions:
+        described["relative_actions"] = list(statistics.relative_actions)
     return described
 
 
@@ -92,6 +94,7 @@ def statistics_from_dict(plain: Mapping[str, Any]) -> Statistics:
             images=None
             if images is None
             else {name: ImageStatistics(**arrays(image)) for name, image in images.items()},
+            relative_actions=tuple(plain.get("relative_actions", ())),
         )
     except (KeyError, TypeError) as error:
         raise UserError(f"statistics: {error}") from None

@@ -1,5 +1,7 @@
 """Between the robot's units and the network's: zero mean, unit standard deviation, and back."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from einops import rearrange
@@ -18,6 +20,14 @@ class Normalizer(nn.Module):
 
     A dimension that never moved in training has the floor as its scale: it comes out finite, and
     the constant comes back exactly.
+
+    Relative action dimensions are predicted as the difference from the current state: it is taken
+    off before the rest and put back after it, so that physical actions are always absolute.
+
+    Args:
+        statistics: of the training steps.
+        relative_to: for each action dimension the state dimension that it is relative to, None
+            where it is absolute; empty where all are.
     """
 
     image_mean: Tensor
@@ -28,9 +38,19 @@ class Normalizer(nn.Module):
     action_scale: Tensor
     environment_state_mean: Tensor
     environment_state_scale: Tensor
+    relative_state: Tensor
+    is_relative: Tensor
 
-    def __init__(self, statistics: Statistics) -> None:
+    def __init__(self, statistics: Statistics, relative_to: Sequence[int | None] = ()) -> None:
         super().__init__()
+        self.has_relative = any(state is not None for state in relative_to)
+        # Not in the state dict: the statistics say it by name.
+        states = [0 if state is None else state for state in relative_to]
+        flags = [state is not None for state in relative_to]
+        self.register_buffer(
+            "relative_state", torch.tensor(states, dtype=torch.long), persistent=False
+        )
+        self.register_buffer("is_relative", torch.tensor(flags, dtype=torch.bool), persistent=False)
         # One row for all cameras, or a row for each.
         own = statistics.images
         self.image_rows = None if own is None else {name: i for i, name in enumerate(own)}
@@ -81,10 +101,22 @@ class Normalizer(nn.Module):
         """From physical units."""
         return (state - self.state_mean) / self.state_scale
 
-    def actions(self, actions: Float[Tensor, "b k a"]) -> Float[Tensor, "b k a"]:
-        """From physical units."""
-        return (actions - self.action_mean) / self.action_scale
+    def actions(
+        self, actions: Float[Tensor, "b k a"], state: Float[Tensor, "b s"]
+    ) -> Float[Tensor, "b k a"]:
+        """From physical units; state is the raw one at the chunk's beginning."""
+        return (actions - self._reference(state) - self.action_mean) / self.action_scale
 
-    def physical_actions(self, actions: Float[Tensor, "b k a"]) -> Float[Tensor, "b k a"]:
-        """Back to physical units, the inverse of `actions`."""
-        return actions * self.action_scale + self.action_mean
+    def physical_actions(
+        self, actions: Float[Tensor, "b k a"], state: Float[Tensor, "b s"]
+    ) -> Float[Tensor, "b k a"]:
+        """Back to absolute physical units, the inverse of `actions`."""
+        return actions * self.action_scale + self.action_mean + self._reference(state)
+
+    def _reference(self, state: Float[Tensor, "b s"]) -> Float[Tensor, "b 1 a"] | float:
+        """What each action is relative to: the state of that name, or 0."""
+        if not self.has_relative:
+            return 0.0
+        # gathered, not multiplied by a matrix: exact on every device
+        reference = torch.where(self.is_relative, state[:, self.relative_state], 0.0)
+        return reference[:, None]

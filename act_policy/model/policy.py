@@ -1,6 +1,6 @@
 """ACTPolicy: raw observation in, physical actions out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class ACTPolicy(nn.Module):
         self.schema = schema
         self.statistics = statistics
         self.demonstration_seeds: tuple[int, ...] = ()
-        self.normalizer = Normalizer(statistics)
+        self.normalizer = Normalizer(statistics, _relative_to(schema, statistics.relative_actions))
         self.act = ACT(config)
         for field in ("state", "action", "environment_state"):
             size = getattr(config, f"{field}_size")
@@ -56,7 +56,7 @@ class ACTPolicy(nn.Module):
         output = self.act(
             normalised.images, normalised.state, normalised.environment_state, latent="zero"
         )
-        return self.normalizer.physical_actions(output.actions)
+        return self.normalizer.physical_actions(output.actions, observation.state)
 
     def predict_chunk(self, observation: Observation[Any] | Mapping[str, Any]) -> np.ndarray:
         """Predict (k, a), or (b, k, a) for a batch: float32, physical units, deterministic.
@@ -134,6 +134,21 @@ class ACTPolicy(nn.Module):
                     "beside them; the files do not belong together"
                 )
         return policy.eval()
+
+
+def _relative_to(schema: Schema, relative_actions: Sequence[str]) -> list[int | None]:
+    """For each action dimension the state dimension that it is relative to."""
+    for name in relative_actions:
+        for field, names in (("action", schema.action_names), ("state", schema.state_names)):
+            if name not in names:
+                raise UserError(
+                    f"relative action {name}: the schema has no {field} {name}; "
+                    f"it has {', '.join(names)}"
+                )
+    return [
+        schema.state_names.index(name) if name in relative_actions else None
+        for name in schema.action_names
+    ]
 
 
 def _to_numpy(values: Any) -> np.ndarray:

@@ -165,9 +165,9 @@ def _check_same(
 def _check_same_statistics(checkpoint: Path, before: Statistics, now: Statistics) -> None:
     saved, found = statistics_to_dict(before), statistics_to_dict(now)
     changed = [
-        f"{name} was {saved[name]}, now {found[name]}"
-        for name in ("step_count", "std_floor")
-        if saved[name] != found[name]
+        f"{name} was {saved.get(name)}, now {found.get(name)}"
+        for name in ("step_count", "std_floor", "relative_actions")
+        if saved.get(name) != found.get(name)
     ]
     changed += [
         f"statistics of {field} differ"
@@ -191,7 +191,7 @@ def _check_last_batch(policy: ACTPolicy, data: DemonstrationDataModule, processe
     cells = min(math.prod(backbone.map_size(c.height, c.width)) for c in policy.config.cameras)
     if policy.config.backbone_norm != "batch" or cells > 1:
         return
-    size, samples = data.batch_size, math.ceil(len(data.train_samples) / processes)
+    size, samples = data.batch_size, math.ceil(data.samples_an_epoch / processes)
     if size == 1 or samples % size == 1:
         raise UserError(
             f"data.batch_size={size}: the last batch of {samples} samples has one sample, whose "

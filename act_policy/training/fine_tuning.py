@@ -41,11 +41,21 @@ def start_from(policy: ACTPolicy, schema: Schema, statistics: Statistics) -> ACT
         UserError: cameras, joints or actions are not those of the policy, by name and order.
     """
     check_names(policy, schema)
+    if set(policy.statistics.relative_actions) != set(statistics.relative_actions):
+        raise UserError(
+            f"init: the checkpoint predicts {_relative(policy.statistics)}, data.select.relative "
+            f"asks for {_relative(statistics)}; set data.select.relative as it was"
+        )
     started = ACTPolicy(policy.config, schema, keep_normalisation(policy.statistics, statistics))
     started.load_state_dict(policy.state_dict())
     started.demonstration_seeds = policy.demonstration_seeds
     warn_of_far_values(policy.statistics, statistics, schema)
     return started
+
+
+def _relative(statistics: Statistics) -> str:
+    names = ", ".join(statistics.relative_actions)
+    return f"actions relative to the state ({names})" if names else "absolute actions"
 
 
 def check_names(policy: ACTPolicy, schema: Schema) -> None:

@@ -131,7 +131,7 @@ class PolicyTraining(lightning.LightningModule):
     ) -> tuple[ACTOutput, Float[Tensor, "b k a"]]:
         """What a policy predicts for a batch, and what was demonstrated, in normalised units."""
         observation = policy.normalizer.observation(batch.observation)
-        target = policy.normalizer.actions(batch.actions)
+        target = policy.normalizer.actions(batch.actions, batch.observation.state)
         output = policy.act(
             observation.images,
             observation.state,

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from statistics import median
 from typing import Any
@@ -18,7 +18,7 @@ ALOHA_SAMPLE = 100
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
     """Measure the suite that was asked for."""
-    package, suites = "lerobot", {"train": train, "infer": infer, "rollout": rollout}
+    package, suites = "lerobot", {"train": train, "infer": infer, "rollout": rollout, "data": data}
     if request["suite"] == "rollout" and "/Aloha" in request["environment"]:
         package, suites = "gym-aloha", {"rollout": aloha_rollout}
     value, more = suites[request["suite"]](request)
@@ -111,6 +111,104 @@ def aloha_rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
         environment.step(np.array(action))
     seconds = (time.perf_counter() - began) / ALOHA_SAMPLE
     return 60 / (seconds * request["episode_steps"]), {"unit": "rollouts/min", "image_every": 1}
+
+
+def data(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+    """Samples a second of LeRobot's dataset in random order, or the writing of that dataset."""
+    import torch
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    torch.set_num_threads(request["threads"])
+    if request["write"]:
+        write_dataset(request)
+        return 0.0, {}
+    backend = video_backend()
+    ahead = [step / request["rate"] for step in range(request["chunk_length"])]
+    dataset = LeRobotDataset("bench/mark", request["folder"], delta_timestamps={"action": ahead})
+    loader = torch.utils.data.DataLoader(dataset, request["batch_size"], shuffle=True)
+    speeds: list[float] = []
+    began, count = time.perf_counter(), 0
+    while len(speeds) <= request["repeats"]:
+        for batch in loader:
+            count += len(batch["index"])
+            if (elapsed := time.perf_counter() - began) >= request["seconds"]:
+                speeds.append(count / elapsed)
+                began, count = time.perf_counter(), 0
+    more = {"unit": "samples/s", "video_backend": backend}
+    return median(speeds[1:]), more  # the first one opens files
+
+
+def video_backend() -> str:
+    """Name what LeRobot decodes with, put in place if this torchvision no longer has it."""
+    import torchvision
+    from lerobot.datasets.video_utils import get_safe_default_codec
+
+    if (codec := get_safe_default_codec()) != "pyav" or hasattr(torchvision.io, "VideoReader"):
+        return str(codec)
+    torchvision.io.VideoReader = VideoReader
+    torchvision.set_video_backend = lambda backend: None
+    return "pyav, through a stand-in for the VideoReader that torchvision no longer has"
+
+
+class VideoReader:
+    """What LeRobot uses of torchvision.io.VideoReader, on PyAV as that was."""
+
+    def __init__(self, path: str, stream: str) -> None:
+        import av
+
+        self.container = av.open(path)
+
+    def seek(self, seconds: float, keyframes_only: bool = False) -> None:
+        """Go to the key frame at or before."""
+        self.container.seek(int(seconds * 1e6))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        import torch
+
+        for frame in self.container.decode(video=0):
+            pixels = torch.from_numpy(frame.to_ndarray(format="rgb24")).permute(2, 0, 1)
+            yield {"data": pixels, "pts": frame.time}
+
+
+def write_dataset(request: dict[str, Any]) -> None:
+    """Episodes of a moving scene with some noise, in LeRobot's default encoding."""
+    import numpy as np
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    height, width = request["height"], request["width"]
+    joints = [f"joint_{i}" for i in range(14)]
+    vector = {"dtype": "float32", "shape": (14,), "names": joints}
+    image = {
+        "dtype": "video",
+        "shape": (height, width, 3),
+        "names": ["height", "width", "channels"],
+    }
+    features = {
+        "observation.state": vector,
+        "action": vector,
+        "observation.images.top": image,
+    }
+    dataset = LeRobotDataset.create("bench/mark", request["rate"], features, request["folder"])
+    rng = np.random.default_rng(0)
+    rows, columns = np.mgrid[0:height, 0:width]
+    noise = rng.integers(-6, 7, (height, width, 3))
+    for _ in range(request["episodes"]):
+        joint = np.cumsum(rng.normal(0, 0.02, (request["steps"], 14)), axis=0).astype(np.float32)
+        for step in range(request["steps"]):
+            frame = np.stack([rows // 3, columns // 4, (rows + columns + 2 * step) // 6], axis=2)
+            top, left = 100 + step % 200, 50 + 2 * step % 500
+            frame[top : top + 80, left : left + 80] = (220, 40, 40)
+            pixels = np.clip(frame + np.roll(noise, 7 * step, axis=1), 0, 255).astype(np.uint8)
+            dataset.add_frame(
+                {
+                    "observation.state": joint[step],
+                    "action": joint[min(step + 1, request["steps"] - 1)],
+                    "observation.images.top": pixels,
+                    "task": "move",
+                }
+            )
+        dataset.save_episode()
+    dataset.finalize()
 
 
 def make_policy(request: dict[str, Any]) -> tuple[Any, Any, Any]:

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.datamodule import DemonstrationDataModule, EpochOrder
+from act_policy.data.datamodule import DemonstrationDataModule
+from act_policy.data.loader import EpochOrder
 from act_policy.errors import UserError
 
 

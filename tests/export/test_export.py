@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -317,3 +318,22 @@ def test_every_kind_of_network_exports(fields: dict[str, object], tmp_path: Path
     result = run_script(f"checkpoint={tmp_path / 'bundle'}", f"out={tmp_path}", "format=[onnx]")
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "policy.onnx").is_file()
+
+
+@pytest.mark.slow
+def test_relative_actions_leave_onnx_as_absolute_ones(tmp_path: Path) -> None:
+    policy = make_policy(environment_state=False)
+    schema = replace(policy.schema, action_names=("x", "dy", "gripper"))
+    statistics = policy.statistics._replace(relative_actions=("x",))
+    relative = ACTPolicy(policy.config, schema, statistics).eval()
+    relative.load_state_dict(policy.state_dict())
+    relative.save(tmp_path / "bundle")
+    result = run_script(f"checkpoint={tmp_path / 'bundle'}", f"out={tmp_path / 'out'}")
+    assert result.returncode == 0, result.stderr
+    onnx = OnnxPolicy(tmp_path / "out" / "policy.onnx", threads=1)
+    observation = random_observation(policy, 3, np.random.default_rng(0))
+    found = onnx.predict_chunk(observation)
+    expected = policy.predict_chunk(observation)  # absolute, with the same weights
+    expected[..., 0] += observation.state[:, None, 0]
+    scale = statistics.scale(statistics.action)
+    assert (np.abs(found - expected) / scale).max() <= 1e-3

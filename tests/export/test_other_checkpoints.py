@@ -306,7 +306,9 @@ def test_a_constant_within_a_range(mode: str, widened: bool) -> None:
     normalizer = Normalizer(to_statistics(normalisation, features, {}))
     state = normalizer.state(torch.tensor([[0.3, -2.0, 90.0], [0.3, 4.0, 90.0]]))
     torch.testing.assert_close(state, torch.tensor([[-1.0, -1, -1], [-1, 1, -1]]))
-    actions = normalizer.physical_actions(torch.tensor([[[7.0, -1, 7], [-7, 1, -7]]]))
+    actions = normalizer.physical_actions(
+        torch.tensor([[[7.0, -1, 7], [-7, 1, -7]]]), torch.zeros(1, 3)
+    )
     expected = torch.tensor([[[0.3, -2.0, 90.0], [0.3, 4.0, 90.0]]])
     torch.testing.assert_close(actions, expected, atol=1e-6, rtol=1e-6)
 

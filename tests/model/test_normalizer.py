@@ -27,14 +27,17 @@ def test_degenerate_dimensions() -> None:
     )
     normalizer = Normalizer(statistics_of(data))
     values = torch.tensor(data, dtype=torch.float32)
+    state = values[:1]
     normalised = normalizer.state(values)
     assert torch.isfinite(normalised).all()
     assert normalised[:, :2].abs().max() < 0.01
     assert abs(normalised[:, 2].std().item() - 1) < 0.01
-    back = normalizer.physical_actions(normalizer.actions(values[None]))[0]
+    back = normalizer.physical_actions(normalizer.actions(values[None], state), state)[0]
     torch.testing.assert_close(back[:, 0], torch.full((1000,), 0.3), atol=1e-7, rtol=0)
     # the network's zero is the constant
-    assert normalizer.physical_actions(torch.zeros(1, 1, 3))[0, 0, 0].item() == np.float32(0.3)
+    assert normalizer.physical_actions(torch.zeros(1, 1, 3), state)[0, 0, 0].item() == np.float32(
+        0.3
+    )
 
 
 @given(
@@ -46,7 +49,8 @@ def test_physical_actions_is_the_inverse(values: list[float], std: list[float]) 
     field = FieldStatistics(np.array(values[:2]), np.array(std), np.zeros(2), np.zeros(2))
     normalizer = Normalizer(Statistics(field, field, 10))
     actions = torch.tensor(values).reshape(1, 2, 2)
-    back = normalizer.physical_actions(normalizer.actions(actions))
+    state = torch.zeros(1, 2)
+    back = normalizer.physical_actions(normalizer.actions(actions, state), state)
     torch.testing.assert_close(back, actions, atol=1e-3, rtol=1e-4)
 
 
@@ -63,3 +67,17 @@ def test_images_are_scaled_as_imagenets(statistics: Statistics) -> None:
 def test_statistics_travel_in_the_state_dict(statistics: Statistics) -> None:
     names = set(Normalizer(statistics).state_dict())
     assert names >= {"state_mean", "state_scale", "action_mean", "action_scale", "image_mean"}
+
+
+def test_relative_actions_are_differences_from_the_state_of_the_same_name() -> None:
+    field = FieldStatistics(np.array([0.5, 0.0]), np.array([2.0, 1.0]), np.zeros(2), np.zeros(2))
+    # action 0 is relative to state 2, action 1 is absolute
+    normalizer = Normalizer(Statistics(field, field, 10), [2, None])
+    state = torch.tensor([[9.0, 9.0, 1.0], [9.0, 9.0, -1.0]])
+    actions = torch.tensor([[[4.5, 3.0]], [[4.5, 3.0]]])
+    normalised = normalizer.actions(actions, state)
+    torch.testing.assert_close(normalised, torch.tensor([[[1.5, 3.0]], [[2.5, 3.0]]]))
+    torch.testing.assert_close(normalizer.physical_actions(normalised, state), actions)
+    assert set(normalizer.state_dict()) == set(
+        Normalizer(Statistics(field, field, 10)).state_dict()
+    )

@@ -41,7 +41,7 @@ def losses(
 ) -> tuple[float, float | None]:
     """LeRobot 0.4's: padded rows count as zeros; the latent is at its mean."""
     normalised = policy.normalizer.observation(observation)
-    target = policy.normalizer.actions(actions)
+    target = policy.normalizer.actions(actions, observation.state)
     with torch.no_grad():
         output = policy.act(
             normalised.images,

@@ -31,8 +31,9 @@ def test_lerobot_chunk(samples: Path, lerobot: tuple[ACTPolicy, dict[str, torch.
 def test_lerobot_losses(samples: Path, lerobot: tuple[ACTPolicy, dict[str, torch.Tensor]]) -> None:
     """The posterior is theirs too: the L1 with the latent at its mean, and the KL."""
     policy, golden = lerobot
-    normalised = policy.normalizer.observation(sample_observation(samples, LEROBOT))
-    actions = policy.normalizer.actions(golden["in/action"])
+    observation = sample_observation(samples, LEROBOT)
+    normalised = policy.normalizer.observation(observation)
+    actions = policy.normalizer.actions(golden["in/action"], observation.state)
     policy.eval()
     with torch.no_grad():
         output = policy.act(normalised.images, normalised.state, actions=actions, latent="mean")

@@ -39,6 +39,7 @@ def call(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "message"),
     [
         (["suite=speed"], "suite=speed: expected one of "),
+        (["suite=data"], "suite=data needs peer=PYTHON"),
         (["suite=train", "peer=/nowhere/python"], "peer=/nowhere/python: no such Python"),
     ],
 )

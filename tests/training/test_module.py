@@ -75,8 +75,8 @@ def test_held_out_loss_is_the_averaged_policy_over_valid_elements(
     assert policy is not finished.training.policy
     with torch.no_grad():
         observation = policy.normalizer.observation(batch.observation)
-        target = policy.normalizer.actions(batch.actions)
-        predicted = policy.normalizer.actions(policy(batch.observation))
+        target = policy.normalizer.actions(batch.actions, batch.observation.state)
+        predicted = policy.normalizer.actions(policy(batch.observation), batch.observation.state)
         expected = action_l1(predicted, target, batch.is_pad)
         output = policy.act(
             observation.images, observation.state, None, target, batch.is_pad, latent="mean"

@@ -1,0 +1,47 @@
+"""Run in a process of its own: load epochs and print the anonymous memory after each, as JSON.
+
+    python memory_of_loading.py FOLDER CACHE EPOCHS CGROUP
+
+CACHE is "auto" or "none"; CGROUP is the memory cgroup to enter, or "none".
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from act_policy.data.datamodule import DemonstrationDataModule
+
+
+def anonymous_bytes() -> int:
+    """Of this process and its children: memory that no file backs, shared pages counted once."""
+    processes = [os.getpid()]
+    for path in Path("/proc/self/task").glob("*/children"):
+        processes += [int(pid) for pid in path.read_text().split()]
+    total = 0
+    for pid in processes:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss_Anon:"):
+                total += 1024 * int(line.split()[1])
+    return total
+
+
+def main(folder: str, cache: str, epochs: int, cgroup: str) -> None:
+    if cgroup != "none":
+        (Path(cgroup) / "cgroup.procs").write_text(str(os.getpid()))
+    data = DemonstrationDataModule(
+        folder, 100, 8, workers=4, cache=None if cache == "none" else cache
+    )
+    data.setup("fit")
+    loader = data.train_dataloader()
+    found, samples = [], 0
+    for epoch in range(epochs):
+        loader.order.set_epoch(epoch)
+        for batch in loader:
+            samples += len(batch.step)
+        found.append(anonymous_bytes())
+    print(json.dumps({"anonymous": found, "samples": samples}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
