@@ -8,10 +8,15 @@ after the current step with a checkpoint; resume= goes on exactly there.
 """
 
 import os
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from entry import run
 from omegaconf import DictConfig, OmegaConf
+
+if TYPE_CHECKING:
+    from act_policy.data.dataset import DemonstrationDataset
 
 
 def main(config: DictConfig) -> None:
@@ -46,6 +51,8 @@ def main(config: DictConfig) -> None:
     data = instantiate(
         config.data, chunk_length=config.model.chunk_length, seed=config.seed, _convert_="all"
     )
+    if not resumed and run_folder.is_first_process():
+        check_demonstrations(data.dataset, config)
     training = build_training(
         OmegaConf.to_container(config.model),
         instantiate(config.optim),
@@ -83,6 +90,25 @@ def main(config: DictConfig) -> None:
     train(training, data, trainer, checkpoint)
     if run_folder.is_first_process():
         print(f"trained {trainer.global_step} steps in {training.minutes:.1f} minutes: {folder}")
+
+
+def check_demonstrations(dataset: "DemonstrationDataset", config: DictConfig) -> None:
+    """Print what is unusual about the demonstrations; UserError where they cannot be trained on."""
+    from act_policy.data.doctor import inspect_before_training
+    from act_policy.data.inspection import InspectionSettings, Verdict
+    from act_policy.errors import UserError
+
+    settings = InspectionSettings(
+        config.model.chunk_length, config.data.std_floor, config.data.undecodable
+    )
+    errors = []
+    for finding in inspect_before_training(dataset, settings):
+        if finding.verdict is Verdict.ERROR:
+            errors.append(f"{finding.text}. {finding.advice}")
+        elif finding.verdict is Verdict.WARNING:
+            print(f"warning: {finding.text}. {finding.advice}", file=sys.stderr)
+    if errors:
+        raise UserError("\n".join(errors))
 
 
 def saved_config(config: DictConfig) -> Path | None:

@@ -29,28 +29,42 @@ def read_rows(
     states: list[np.ndarray] = [np.empty(0)] * count
     actions: list[np.ndarray] = [np.empty(0)] * count
     first_rows = [0] * count
+    for path, group in data_files(metadata).items():
+        for index, rows in read_file(metadata, path, group).items():
+            states[index], actions[index], first_rows[index] = rows
+    return states, actions, first_rows
+
+
+def data_files(metadata: Metadata) -> dict[Path, list[int]]:
+    """Each parquet file with its episodes."""
     files: dict[Path, list[int]] = {}
     for index, entry in enumerate(metadata.episodes):
         files.setdefault(entry.data, []).append(index)
+    return files
+
+
+def read_file(
+    metadata: Metadata, path: Path, group: list[int]
+) -> dict[int, tuple[np.ndarray, np.ndarray, int]]:
+    """State, action and first row of each of a file's episodes; raises UserError."""
     counters = ["episode_index", "frame_index", "index", "timestamp"]
-    for path, group in files.items():
-        table = read_columns(path, [STATE_KEY, ACTION_KEY, *counters])
-        state, action = (
-            _matrix(path, table, key, metadata.features[key]) for key in (STATE_KEY, ACTION_KEY)
+    table = read_columns(path, [STATE_KEY, ACTION_KEY, *counters])
+    state, action = (
+        _matrix(path, table, key, metadata.features[key]) for key in (STATE_KEY, ACTION_KEY)
+    )
+    columns = {name: _numbers(path, name, table.column(name)) for name in counters}
+    rows_of = _runs(path, columns["episode_index"])
+    found = {}
+    for index in group:
+        rows = rows_of.pop(index, slice(0, 0))
+        part = {name: column[rows] for name, column in columns.items()}
+        _check_rows(path, index, metadata.episodes[index], part, metadata)
+        found[index] = state[rows], action[rows], int(rows.start)
+    if rows_of:
+        raise UserError(
+            f"{path}: holds rows of episode {min(rows_of)}, which the metadata do not place here"
         )
-        columns = {name: _numbers(path, name, table.column(name)) for name in counters}
-        rows_of = _runs(path, columns["episode_index"])
-        for index in group:
-            rows = rows_of.pop(index, slice(0, 0))
-            part = {name: column[rows] for name, column in columns.items()}
-            _check_rows(path, index, metadata.episodes[index], part, metadata)
-            states[index], actions[index], first_rows[index] = state[rows], action[rows], rows.start
-        if rows_of:
-            raise UserError(
-                f"{path}: holds rows of episode {min(rows_of)}, which the metadata do not "
-                "place here"
-            )
-    return states, actions, first_rows
+    return found
 
 
 def _runs(path: Path, episodes: np.ndarray) -> dict[int, slice]:
