@@ -21,7 +21,7 @@ def main(config: DictConfig) -> int:
     from act_policy.data.doctor import inspect_folder
     from act_policy.data.inspection import InspectionSettings, Verdict
     from act_policy.data.inspection_page import inspection_page
-    from act_policy.data.inspection_tables import summary_tables, verdict_line
+    from act_policy.data.inspection_tables import finding_lines, summary_tables, verdict_line
     from act_policy.errors import UserError
     from act_policy.page import write_page
 
@@ -38,14 +38,19 @@ def main(config: DictConfig) -> int:
     console = Console()
     for table in summary_tables(inspection):
         console.print(table)
+    for line in finding_lines(inspection):
+        console.print(line, soft_wrap=True)
     out = Path(config.out or f"{Path(config.path).resolve().name}.inspection.html")
     try:
         write_page(out, inspection_page(inspection))
     except OSError as error:
         raise UserError(f"out={out}: cannot be written ({error.strerror})") from None
-    console.print(f"{verdict_line(inspection)}; {out}", markup=False, highlight=False)
-    if count := inspection.count(Verdict.ERROR):
-        raise UserError(f"{config.path}: training is impossible; the report has {count} error(s)")
+    console.print(
+        f"{verdict_line(inspection)}; {out}", markup=False, highlight=False, soft_wrap=True
+    )
+    if errors := [f.text for f in inspection.findings if f.verdict is Verdict.ERROR]:
+        more = f" (and {len(errors) - 1} more errors, see above)" if errors[1:] else ""
+        raise UserError(f"training is impossible: {errors[0]}{more}")
     return WARNED if config.strict and inspection.count(Verdict.WARNING) else 0
 
 

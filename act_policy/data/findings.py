@@ -211,8 +211,9 @@ def jumps(evidence: Evidence) -> Iterator[Finding]:
                 continue
             for episode, moved in enumerate(every):
                 step = np.abs(np.diff(moved[:, dimension]))
-                if len(at := np.flatnonzero(step > limit[dimension])):
-                    wrapped = turn is not None and bool((step[at] > 0.9 * turn).all())
+                most = limit[dimension] if turn is None else min(limit[dimension], 0.9 * turn)
+                if len(at := np.flatnonzero(step > most)):
+                    wrapped = turn is not None and step[at[0]] > 0.9 * turn
                     remarks.setdefault(
                         episode,
                         f"{names[dimension]} by {step[at[0]]:.3g} after step {at[0]}"

@@ -78,7 +78,7 @@ def _look(
                 seen[step] = _shrunk(frame)
     steps, images = list(seen), list(seen.values())
     run = _longest_run(images)
-    long = len(run) >= max(3, len(images) / 2)
+    long = len(run) >= max(3, len(wanted) / 2)
     return CameraLook(
         episode,
         camera,

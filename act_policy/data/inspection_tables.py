@@ -1,4 +1,4 @@
-"""An inspection as tables for a terminal."""
+"""An inspection for a terminal: tables, and findings in lines."""
 
 from collections.abc import Iterator
 
@@ -7,19 +7,26 @@ from rich.table import Table
 from rich.text import Text
 
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.inspection import DimensionReport, Finding, Inspection, Verdict
+from act_policy.data.inspection import DimensionReport, Inspection, Verdict
 
-STYLES = {Verdict.ERROR: "red", Verdict.WARNING: "yellow", Verdict.NOTE: "dim"}
+STYLES = {Verdict.ERROR: "red", Verdict.WARNING: "yellow", Verdict.NOTE: "cyan"}
 
 
 def summary_tables(inspection: Inspection) -> Iterator[Table]:
-    """The whole, the cameras, the dimensions, and what is unusual."""
+    """The whole, the cameras, the dimensions."""
     if inspection.dataset is not None:
         yield _overview(inspection.dataset)
         yield _cameras(inspection.dataset)
         yield _dimensions(inspection.dimensions)
-    if inspection.findings:
-        yield _findings(inspection.findings)
+
+
+def finding_lines(inspection: Inspection) -> Iterator[Text]:
+    """Two lines a finding, however long, so that paths in them can be copied and searched for."""
+    for finding in inspection.findings:
+        yield Text.assemble(
+            (f"{finding.verdict}: {finding.subject}: ", STYLES[finding.verdict]), finding.text
+        )
+        yield Text(f"    {finding.advice}")
 
 
 def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
@@ -73,22 +80,6 @@ def _dimensions(dimensions: list[DimensionReport]) -> Table:
         numbers = (f"{value:.4g}" for value in (row.mean, row.std, row.min, row.max))
         statistics.add_row(row.field, row.name, row.unit, *numbers, row.remark)
     return statistics
-
-
-def _findings(findings: list[Finding]) -> Table:
-    table = Table(
-        *("verdict", "what was found", "what to do"),
-        title="Findings",
-        title_justify="left",
-        show_lines=True,
-    )
-    for finding in findings:
-        table.add_row(
-            Text(finding.verdict, STYLES[finding.verdict]),
-            Text.assemble((finding.subject, "bold"), ": ", finding.text),
-            Text(finding.advice),
-        )
-    return table
 
 
 def _some_of(texts: list[str], count: int = 5) -> str:
