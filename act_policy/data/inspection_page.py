@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import numpy as np
+from markupsafe import Markup
 
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.inspection import CameraLook, Finding, Inspection
+from act_policy.data.inspection import CameraLook, Finding, Inspection, Verdict
 from act_policy.data.inspection_tables import overview, verdict_line
 from act_policy.page import (
     Part,
-    details,
     figure,
     film_strip,
     line_chart,
@@ -28,6 +28,13 @@ LINES = 8
 """Dimensions in one chart: the page has so many colours."""
 
 
+_VERDICT = {
+    verdict: Markup('<strong style="color: var(--{})">{}</strong>').format(colour, verdict.value)
+    for verdict, colour in ((Verdict.ERROR, "c5"), (Verdict.WARNING, "c4"), (Verdict.NOTE, "c6"))
+}
+"""Each verdict in its colour: red, ochre, grey."""
+
+
 def inspection_page(inspection: Inspection) -> str:
     """Lay out findings, schema, statistics and some episodes with film strips and curves."""
     dataset = inspection.dataset
@@ -40,7 +47,7 @@ def inspection_page(inspection: Inspection) -> str:
 
 def _findings(inspection: Inspection) -> Part:
     rows = [
-        (finding.verdict.value, finding.subject, finding.text, finding.advice)
+        (_VERDICT[finding.verdict], finding.subject, finding.text, finding.advice)
         for finding in inspection.findings
     ]
     return section(
@@ -118,7 +125,7 @@ def _episode(
         *_charts("state", dataset.state(episode), schema.state_names, schema.rate),
         *_charts("action", dataset.action(episode), schema.action_names, schema.rate),
     ]
-    return section(dataset.episode_names[episode], *parts, details("curves", row(*charts)))
+    return section(dataset.episode_names[episode], *parts, row(*charts))
 
 
 def _subjects(findings: list[Finding]) -> str:
