@@ -22,7 +22,7 @@ def main(config: Any) -> None:
     from rich.table import Table
 
     from act_policy.evaluation.report import write_json
-    from act_policy.sim.processes import usable_cores
+    from act_policy.processes import usable_cores
     from act_policy.versions import versions
 
     suites = {path.stem for path in (Path(__file__).parent / "benchmarks").glob("*.py")}

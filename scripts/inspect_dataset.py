@@ -31,9 +31,12 @@ def main(config: DictConfig) -> int:
         shown_episodes=config.shown_episodes,
         every_frame=config.every_frame,
         progress=True,
+        unreadable=config.unreadable,
         schema=config.schema,
         cameras=config.cameras,
         jpeg_order=config.jpeg_order,
+        action_shift=config.action_shift,
+        download=config.download,
     )
     console = Console()
     for table in summary_tables(inspection):

@@ -1,14 +1,18 @@
 """One episode in ALOHA's HDF5 layout: read as others write it, written atomically.
 
     episode_000000.hdf5
-      attrs: sim (bool), and ours: schema (JSON of `Schema.to_dict`), seed (int), success (bool),
+      attrs: sim (bool), missing in the oldest files, compress (bool, act-plus-plus), and ours:
+             schema (JSON of `Schema.to_dict`), seed (int), success (bool), instruction,
              settings (JSON, how it was recorded)
       /observations/qpos            float32 (T, s)
-      /observations/qvel            float32 (T, s), for the original ACT; not read here
+      /observations/qvel            float32 (T, s), the vector "velocity"
+      /observations/effort          float32 (T, s), real robots only, the vector "effort"
       /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame a chunk, or
                                     uint8 (T, bytes), JPEG rows padded with zeros
+      /observations/images/{camera}_depth   left alone
       /action                       float32 (T, a)
       /base_action                  float32 (T, 2), mobile ALOHA only; follows the action
+      /compress_len                 float32 (n, T), lengths of the JPEGs; not needed to read them
 
 Sources of the layout: act/record_sim_episodes.py, act/utils.py (tonyzhaozh/act) and
 compress_data.py, utils.py (MarkFzp/act-plus-plus).
@@ -26,8 +30,16 @@ from PIL import Image
 
 from act_policy.atomic import atomic_file
 from act_policy.data.dataset import UndecodableFrameError
+from act_policy.data.faults import UnfinishedError
 from act_policy.errors import UserError
 from act_policy.types import Camera, Schema
+
+
+class VectorField(NamedTuple):
+    """Where a further observed vector of n values lies in the file."""
+
+    field: str
+    size: int
 
 
 class Episode(NamedTuple):
@@ -37,9 +49,13 @@ class Episode(NamedTuple):
     state: np.ndarray  # float32 (T, s)
     action: np.ndarray  # float32 (T, a)
     cameras: dict[str, Camera]
+    vectors: dict[str, VectorField]  # by the names of `vector_names`
     schema: Schema | None
     seed: int | None
     success: bool | None
+    instruction: str
+    is_act_plus_plus: bool  # compressed by its script
+    left_alone: tuple[str, ...]  # depth images
 
 
 def read_episode(path: Path, jpeg_order: str) -> Episode:
@@ -73,21 +89,31 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
                 for name, images in file["observations/images"].items()
                 if not name.endswith("_depth")
             }
+            vectors = {
+                _VECTOR_NAMES.get(key, key): VectorField(f"observations/{key}", int(data.shape[1]))
+                for key, data in file["observations"].items()
+                if key != "qpos" and _is_vector(data, steps)
+            }
             stored = file.attrs.get("schema")
             seed, success = file.attrs.get("seed"), file.attrs.get("success")
+            left_alone = [n for n in file["observations/images"] if n.endswith("_depth")]
             return Episode(
                 path=path,
                 state=state,
                 action=action,
                 cameras=cameras,
+                vectors=vectors,
                 schema=None if stored is None else _stored_schema(path, stored),
                 seed=None if seed is None else int(seed),
                 success=None if success is None else bool(success),
+                instruction=str(file.attrs.get("instruction", "")),
+                is_act_plus_plus=bool(file.attrs.get("compress")) or "compress_len" in file,
+                left_alone=tuple(left_alone),
             )
     except UserError:
         raise
     except Exception as error:  # a damaged file makes h5py raise almost anything
-        raise UserError(
+        raise UnfinishedError(
             f"{path}: is not a readable HDF5 file ({error}). "
             "Repair the file or move it out of the folder."
         ) from None
@@ -100,6 +126,27 @@ def recorded_settings(path: Path) -> dict[str, Any]:
     with h5py.File(path) as file:
         settings: dict[str, Any] = json.loads(file.attrs.get("settings", "{}"))
     return settings
+
+
+def read_vector(path: Path, field: VectorField) -> np.ndarray:
+    """float32 (T, n); raises UserError."""
+    try:
+        with h5py.File(path) as file:
+            return np.asarray(file[field.field][()], np.float32)
+    except Exception as error:  # a damaged file makes h5py raise almost anything
+        raise UserError(f"{path}: /{field.field} cannot be read ({error})") from None
+
+
+_VECTOR_NAMES = {"qvel": "velocity"}
+
+
+def _is_vector(data: Any, steps: int) -> bool:
+    return (
+        isinstance(data, h5py.Dataset)
+        and data.ndim == 2
+        and len(data) == steps
+        and bool(np.issubdtype(data.dtype, np.number))
+    )
 
 
 def _matrix(path: Path, file: Any, field: str) -> np.ndarray:
@@ -168,6 +215,8 @@ def write_episode(
     seed: int | None = None,
     success: bool | None = None,
     settings: Mapping[str, Any] | None = None,
+    vectors: Mapping[str, np.ndarray] | None = None,
+    instruction: str = "",
 ) -> None:
     """Write one episode so that the file is either whole or not there, whatever happens.
 
@@ -185,13 +234,16 @@ def write_episode(
         seed: of the initial state, by which an evaluation avoids those that were trained on.
         success: the outcome.
         settings: how it was recorded, plain values for JSON; kept for the record.
+        vectors: what else was observed, such as "effort": name -> (T, n).
+        instruction: what the operator was told to do.
 
     Raises:
         UserError: the arrays do not fit the schema or are not finite, or the file cannot be
             written (a full disk).
     """
     path = Path(path)
-    _check_arrays(path, schema, images, state, action, velocity)
+    vectors = vectors or {}
+    _check_arrays(path, schema, images, state, action, velocity, vectors)
     # HDF5 builds the file in memory: a full disk in the middle of its own writing makes it crash.
     content = io.BytesIO()
     with h5py.File(content, "w") as hdf5:
@@ -203,11 +255,15 @@ def write_episode(
             hdf5.attrs["success"] = bool(success)
         if settings is not None:
             hdf5.attrs["settings"] = json.dumps(settings)
+        if instruction:
+            hdf5.attrs["instruction"] = instruction
         observations = hdf5.create_group("observations")
         observations["qpos"] = np.asarray(state, np.float32)
         if velocity is None:
             velocity = np.diff(state, axis=0, prepend=state[:1]) * schema.rate
         observations["qvel"] = np.asarray(velocity, np.float32)
+        for name, vector in vectors.items():
+            observations[name] = np.asarray(vector, np.float32)
         for camera in schema.cameras:
             frames = images[camera.name]
             observations.create_dataset(
@@ -231,6 +287,7 @@ def _check_arrays(
     state: np.ndarray,
     action: np.ndarray,
     velocity: np.ndarray | None,
+    vectors: Mapping[str, np.ndarray],
 ) -> None:
     if set(images) != set(schema.camera_names):
         raise UserError(
@@ -240,10 +297,14 @@ def _check_arrays(
     steps = len(state)
     if steps == 0:
         raise UserError(f"{path}: the episode has no step")
-    vectors = [("state", state, schema.state_names), ("action", action, schema.action_names)]
+    given = [("state", state, schema.state_names), ("action", action, schema.action_names)]
     if velocity is not None:
-        vectors.append(("velocity", velocity, schema.state_names))
-    for field, vector, names in vectors:
+        given.append(("velocity", velocity, schema.state_names))
+    for name, vector in vectors.items():
+        if name in ("qpos", "qvel", "images", "velocity"):
+            raise UserError(f"{path}: a further vector cannot be called {name}")
+        given.append((name, vector, tuple(map(str, range(np.shape(vector)[-1])))))
+    for field, vector, names in given:
         if np.shape(vector) != (steps, len(names)):
             raise UserError(
                 f"{path}: {field} has shape {np.shape(vector)}, expected {(steps, len(names))}"

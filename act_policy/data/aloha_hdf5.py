@@ -2,15 +2,23 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from act_policy.data.aloha_episode import Episode, decode_jpeg, read_episode
+from act_policy.data.aloha_episode import Episode, decode_jpeg, read_episode, read_vector
 from act_policy.data.aloha_episode import write_episode as write_episode
-from act_policy.data.dataset import UndecodableFrameError
+from act_policy.data.channel_order import doubt_channel_order
+from act_policy.data.dataset import (
+    UndecodableFrameError,
+    VectorDimensions,
+    check_vector_name,
+)
+from act_policy.data.faults import Faults
 from act_policy.data.schemas import (
     ALOHA_NAMES,
     BASE_NAMES,
@@ -19,6 +27,7 @@ from act_policy.data.schemas import (
     aloha_schema,
     check_described,
     read_schema,
+    shifted,
     with_cameras,
 )
 from act_policy.errors import UserError
@@ -38,7 +47,12 @@ class AlohaHDF5Dataset:
         cameras: which cameras to use, in this order; by default all.
         jpeg_order: channel order inside the JPEG rows. "bgr" is what act-plus-plus writes (it
             compresses RGB frames with OpenCV, so red and blue are exchanged in the JPEG); "rgb"
-            is for files whose JPEGs look right in an image viewer.
+            is for files whose JPEGs look right in an image viewer. `notes` says when the images
+            speak against the choice.
+        unreadable: "stop", or "skip" the files that cannot be read. The last files of a folder are
+            left out in any case where their recording was cut short.
+        action_shift: 1 for files of a real robot, whose action stored at a step was given at the
+            step before (see `shifted`); 0 for simulation.
         paths: which of the files; by default all.
 
     Raises:
@@ -51,6 +65,8 @@ class AlohaHDF5Dataset:
         schema: SchemaSource | None = None,
         cameras: Sequence[str] | None = None,
         jpeg_order: str = "bgr",
+        unreadable: str = "stop",
+        action_shift: int = 0,
         paths: Sequence[Path] | None = None,
     ) -> None:
         if jpeg_order not in ("bgr", "rgb"):
@@ -61,15 +77,48 @@ class AlohaHDF5Dataset:
         self.episode_paths = episode_files(self.folder) if paths is None else list(paths)
         if not self.episode_paths:
             raise UserError(f"{folder}: holds no *.hdf5 episode")
-        episodes = [read_episode(path, jpeg_order) for path in self.episode_paths]
+        faults, found = Faults(unreadable), {}
+        for number, path in enumerate(self.episode_paths):
+            try:
+                found[number] = read_episode(path, jpeg_order)
+            except UserError as error:
+                faults.add(number, error)
+        kept, self.notes = faults.settle({n: p.name for n, p in enumerate(self.episode_paths)})
+        episodes = [found[number] for number in kept]
+        self.episode_paths = [episode.path for episode in episodes]
         self._states = [episode.state for episode in episodes]
-        self._actions = [episode.action for episode in episodes]
+        self._actions = [shifted(episode.action, action_shift) for episode in episodes]
         self.episode_names = [path.name for path in self.episode_paths]
         self.lengths = np.array([len(state) for state in self._states], np.int64)
-        self.instructions = [""] * len(episodes)
+        self.instructions = [episode.instruction for episode in episodes]
         self.seeds = [episode.seed for episode in episodes]
         self.outcomes = [episode.success for episode in episodes]
         self.schema = _common_schema(episodes, schema, cameras)
+        self._vectors = [episode.vectors for episode in episodes]
+        self.vector_names = tuple(
+            name
+            for name, field in self._vectors[0].items()
+            if all(name in every and every[name].size == field.size for every in self._vectors)
+        )
+        self.left_alone = tuple(sorted({name for e in episodes for name in e.left_alone}))
+        if doubt := self._doubt_colours(episodes):
+            self.notes.append(f"{self.folder}: {doubt}")
+
+    def _doubt_colours(self, episodes: Sequence[Episode]) -> str:
+        """Why the channel order may be wrong, by a few of the compressed images."""
+        images = []
+        some = np.unique(np.linspace(0, len(episodes) - 1, 4).astype(int)).tolist()
+        for episode, camera in product(some, self.schema.camera_names):
+            if self._images(episode, camera).ndim == 2:
+                step = int(self.lengths[episode]) // 2
+                with suppress(UndecodableFrameError):  # reading frames will say so
+                    images.append(self.frame(episode, step, camera))
+        self.close()
+        if not images:
+            return ""
+        return doubt_channel_order(
+            images, self._jpeg_order, any(episode.is_act_plus_plus for episode in episodes)
+        )
 
     @property
     def episode_count(self) -> int:
@@ -83,6 +132,20 @@ class AlohaHDF5Dataset:
     def action(self, episode: int) -> np.ndarray:
         """float32 (T, a) in the schema's units."""
         return self._actions[episode]
+
+    def vector(self, episode: int, name: str) -> np.ndarray:
+        """float32 (T, n), one of `vector_names`."""
+        check_vector_name(self, name)
+        return read_vector(self.episode_paths[episode], self._vectors[episode][name])
+
+    def vector_dimensions(self, name: str) -> VectorDimensions:
+        """The joints' names and derived units where it has a value for each joint."""
+        check_vector_name(self, name)
+        size = self._vectors[0][name].size
+        if size != self.schema.state_size:
+            return VectorDimensions(tuple(f"{name}_{i}" for i in range(size)), ("",) * size)
+        units = self.schema.state_units if name == "velocity" else ("",) * size
+        return VectorDimensions(self.schema.state_names, tuple(map(_unit_a_second, units)))
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
@@ -159,6 +222,10 @@ def episode_files(folder: Path) -> list[Path]:
         (path for path in folder.glob("*.hdf5") if not path.name.startswith(".")),
         key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path.name)],
     )
+
+
+def _unit_a_second(unit: str) -> str:
+    return {"": "", "0..1": "1/s"}.get(unit, f"{unit}/s")
 
 
 def _common_schema(

@@ -1,11 +1,12 @@
 """Open what can be read of a folder, and name every file that cannot."""
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from act_policy.data.dataset import DemonstrationDataset, open_dataset
+from act_policy.data.dataset import DatasetWarning, DemonstrationDataset, open_dataset
 from act_policy.data.inspection import Finding, Verdict
 from act_policy.errors import UserError
 
@@ -13,16 +14,15 @@ if TYPE_CHECKING:
     from act_policy.data.aloha_episode import Episode
     from act_policy.data.lerobot_metadata import Metadata
 
-SUBJECT = "files that cannot be used"
-
 
 def open_readable(
-    path: str | Path, **reader_options: Any
+    path: str | Path, unreadable: str = "stop", **reader_options: Any
 ) -> tuple[DemonstrationDataset | None, list[Finding]]:
-    """Open a folder without the files that are broken or do not fit the others.
+    """Open a folder without the episodes that are broken or do not fit the others.
 
     Args:
         path: the folder.
+        unreadable: "stop" or "skip", what training will do with a broken episode.
         reader_options: see `open_dataset`.
 
     Returns:
@@ -32,31 +32,49 @@ def open_readable(
         UserError: there is no such folder, or no demonstration in it.
     """
     try:
-        return open_dataset(path, **reader_options), []
+        with warnings.catch_warnings():  # its notes become findings
+            warnings.simplefilter("ignore", DatasetWarning)
+            dataset = open_dataset(path, **reader_options)
     except UserError as error:
-        folder = Path(path)
-        if (folder / "meta" / "info.json").is_file():
-            dataset, problems = _lerobot(folder, str(error), **reader_options)
-        elif any(folder.glob("*.hdf5")):
-            dataset, problems = _aloha(folder, str(error), **reader_options)
+        if (Path(path) / "meta" / "info.json").is_file():
+            found, broken = _lerobot(Path(path), f"{error}", **reader_options)
+            unlike: list[str] = []
+        elif any(Path(path).glob("*.hdf5")):
+            found, broken, unlike = _aloha(Path(path), f"{error}", **reader_options)
         else:
             raise
-    return dataset, [_finding(problem) for problem in dict.fromkeys(problems)]
+        left_out = unreadable == "skip" and found is not None
+        return found, [
+            *(_broken(problem, left_out) for problem in dict.fromkeys(broken)),
+            *(_broken(problem, False) for problem in unlike),
+        ]
+    return dataset, [
+        Finding(
+            Verdict.WARNING,
+            "remarks of the reader",
+            note,
+            "The rest can be trained on; look whether that is what you meant.",
+        )
+        for note in dataset.notes
+    ]
 
 
-def _finding(problem: str) -> Finding:
+def _broken(problem: str, left_out: bool) -> Finding:
     return Finding(
-        Verdict.ERROR,
-        SUBJECT,
+        Verdict.WARNING if left_out else Verdict.ERROR,
+        "files that cannot be used",
         problem,
-        "Training refuses the folder as it is: repair the file, or move the episode out of it.",
+        "Training leaves the episode out (unreadable: skip)."
+        if left_out
+        else "Training refuses the folder as it is: repair the file, move the episode out of it, "
+        "or leave it out with unreadable=skip (data.unreadable= in training).",
     )
 
 
 def _aloha(
     folder: Path, first: str, **options: Any
-) -> tuple[DemonstrationDataset | None, list[str]]:
-    """Read each file by itself, and leave out those that differ from most."""
+) -> tuple[DemonstrationDataset | None, list[str], list[str]]:
+    """Read each file by itself; say what is broken, and what differs from most of the others."""
     from act_policy.data.aloha_episode import read_episode
     from act_policy.data.aloha_hdf5 import AlohaHDF5Dataset, episode_files
 
@@ -65,26 +83,28 @@ def _aloha(
         try:
             episode = read_episode(path, options.get("jpeg_order", "bgr"))
         except UserError as error:
-            problems.append(str(error))
+            problems.append(f"{error}")
             continue
         # a schema that is given stands in place of the stored ones
         episodes.append(episode._replace(schema=None) if options.get("schema") else episode)
     if not episodes:
-        return None, problems
+        return None, problems, []
     cameras = options.get("cameras")
     usual = Counter(_form(episode, cameras) for episode in episodes).most_common(1)[0][0]
     alike = [episode for episode in episodes if _form(episode, cameras) == usual]
-    problems += [
+    unlike = [
         f"{episode.path}: differs from {len(alike)} of {len(episodes)} episodes: {said}"
         for episode in episodes
         if (said := _differences(episode, alike[0], cameras))
     ]
-    if not problems:  # it is not the files: the schema given, the cameras chosen
+    if not problems and not unlike:  # it is not the files: the schema given, the cameras chosen
         raise UserError(first)
+    options.pop("download", None)
     try:
-        return AlohaHDF5Dataset(folder, paths=[e.path for e in alike], **options), problems
+        dataset = AlohaHDF5Dataset(folder, paths=[e.path for e in alike], **options)
     except UserError as error:
-        return None, [*problems, str(error)]
+        return None, problems, [*unlike, f"{error}"]
+    return dataset, problems, unlike
 
 
 def _form(episode: "Episode", chosen: str | Sequence[str] | None) -> tuple[tuple[str, Any], ...]:
@@ -119,60 +139,41 @@ def _differences(episode: "Episode", other: "Episode", chosen: str | Sequence[st
 def _lerobot(
     folder: Path, first: str, **options: Any
 ) -> tuple[DemonstrationDataset | None, list[str]]:
-    """Look at every file that the metadata name; without a broken camera the rest can be read."""
+    """Leave out the episodes with a fault, and look at every file that the metadata name."""
+    from act_policy.data.faults import Faults
     from act_policy.data.lerobot_dataset import LeRobotDataset
     from act_policy.data.lerobot_metadata import read_metadata
-    from act_policy.data.lerobot_rows import data_files, read_file
 
+    chosen = {key: options[key] for key in ("schema", "cameras", "action_shift") if key in options}
+    dataset = None
+    problems: list[str] = []
     try:
-        metadata = read_metadata(folder)
+        dataset = LeRobotDataset(folder, unreadable="skip", **chosen)
+        problems += dataset.faults.values()
     except UserError as error:
-        return None, [str(error)]
-    problems = []
-    for path, group in data_files(metadata).items():
-        try:
-            read_file(metadata, path, group)
-        except UserError as error:
-            problems.append(str(error))
-    broken = set()
-    for key, problem in _video_problems(metadata):
-        problems.append(problem)
-        broken.add(key)
-    if not any(first.startswith(problem.split(": ")[0]) for problem in problems):
-        problems.append(first)
-    whole = [
-        key.rpartition(".")[2]
-        for key, feature in metadata.features.items()
-        if feature.is_image and key not in broken and not feature.is_depth
-    ]
-    wanted = options.pop("cameras", None)
-    options.pop("jpeg_order", None)
-    names = [name for name in whole if wanted is None or name in wanted]
+        problems.append(f"{error}")
     try:
-        return LeRobotDataset(folder, cameras=names, **options), problems
-    except UserError as error:
-        return None, [*problems, str(error)] if str(error) not in problems else problems
+        files = list(_file_problems(read_metadata(folder, Faults("skip"))))
+    except UserError:
+        files = []
+    told = {problem.split(": ")[0] for problem in problems}
+    problems += [problem for problem in files if problem.split(": ")[0] not in told]
+    return dataset, problems or [first]
 
 
-def _video_problems(metadata: "Metadata") -> Iterator[tuple[str, str]]:
-    """The feature of each video that is missing, unreadable or too short, and what is wrong."""
-    from act_policy.data.lerobot_metadata import in_same_video
+def _file_problems(metadata: "Metadata") -> Iterator[str]:
+    """What is wrong with each parquet file and video that cannot be opened."""
+    from act_policy.data.lerobot_metadata import open_parquet
     from act_policy.data.video_file import read_header
 
-    for key, feature in metadata.features.items():
-        if feature.dtype != "video":
-            continue
-        for path, group in in_same_video(key, metadata.episodes):
-            where = f"episodes {group[0]} to {group[-1]}" if group[1:] else f"episode {group[0]}"
-            wanted = sum(metadata.episodes[index].length for index in group)
-            try:
-                frames = read_header(path).frames
-            except UserError as error:
-                yield key, f"{error} ({where}, {key})"
-                continue
-            if frames is not None and frames < wanted:
-                yield (
-                    key,
-                    f"{path}: {where}, {key}: the video has {frames} frames, the metadata count "
-                    f"{wanted}",
-                )
+    for path in dict.fromkeys(entry.data for entry in metadata.episodes):
+        try:
+            open_parquet(path).close()
+        except UserError as error:
+            yield f"{error}"
+    videos = [video.path for entry in metadata.episodes for video in entry.videos.values()]
+    for path in dict.fromkeys(videos):
+        try:
+            read_header(path)
+        except UserError as error:
+            yield f"{error}"

@@ -1,11 +1,14 @@
 """What every reader of demonstrations offers, and the choice of the reader."""
 
+import json
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from act_policy.data.hub import is_hub_id, resolve
 from act_policy.data.schemas import SchemaSource
 from act_policy.errors import UserError
 from act_policy.types import Schema
@@ -13,6 +16,17 @@ from act_policy.types import Schema
 
 class UndecodableFrameError(UserError):
     """One frame of a camera cannot be decoded; the message names episode, camera and step."""
+
+
+class DatasetWarning(UserWarning):
+    """The dataset can be used, but a person must know something of it."""
+
+
+class VectorDimensions(NamedTuple):
+    """Names and units of a vector's dimensions; a unit is "" where it is not known."""
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
 
 
 @runtime_checkable
@@ -27,6 +41,11 @@ class DemonstrationDataset(Protocol):
     instructions: what the operator was told to do, "" where it is not known.
     seeds: the simulator's seed of each, None where it is not known.
     outcomes: whether the demonstration succeeded, None where it is not known.
+    vector_names: what was observed besides state and images and every episode has, such as
+        "velocity" and "effort".
+    left_alone: what the files hold besides and is not read, such as depth images.
+    notes: what a person must be told: episodes left out, doubts. `open_dataset` gives each as a
+        `DatasetWarning`.
     """
 
     folder: Path
@@ -37,6 +56,9 @@ class DemonstrationDataset(Protocol):
     instructions: list[str]
     seeds: list[int | None]
     outcomes: list[bool | None]
+    vector_names: tuple[str, ...]
+    left_alone: tuple[str, ...]
+    notes: list[str]
 
     @property
     def episode_count(self) -> int:
@@ -47,6 +69,16 @@ class DemonstrationDataset(Protocol):
 
     def action(self, episode: int) -> np.ndarray:
         """float32 (T, a) in the schema's units; may hold values that are not finite."""
+
+    def vector(self, episode: int, name: str) -> np.ndarray:
+        """float32 (T, n), one of `vector_names`; read from the file at each call.
+
+        Raises:
+            UserError: there is no such vector, or it cannot be read.
+        """
+
+    def vector_dimensions(self, name: str) -> VectorDimensions:
+        """What the n dimensions of one of `vector_names` are; raises UserError."""
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """uint8 (h, w, 3) RGB; raises UndecodableFrameError.
@@ -73,40 +105,89 @@ def place_of(dataset: DemonstrationDataset, episode: int) -> str:
     return f"{path}" if name in (path.name, path.stem) else f"{path}: {name}"
 
 
+def check_vector_name(dataset: DemonstrationDataset, name: str) -> None:
+    """Raise UserError unless every episode has such a vector."""
+    if name not in dataset.vector_names:
+        raise UserError(
+            f"{dataset.folder}: no vector {name} that every episode has; "
+            f"found {', '.join(dataset.vector_names) or 'none'}"
+        )
+
+
 def open_dataset(
     path: str | Path,
     schema: SchemaSource | None = None,
     cameras: Sequence[str] | None = None,
     jpeg_order: str = "bgr",
+    unreadable: str = "stop",
+    action_shift: int = 0,
+    download: bool = False,
 ) -> DemonstrationDataset:
     """Open a folder of demonstrations with the reader that its content asks for.
 
     A folder with `meta/info.json` is a LeRobotDataset, one with `*.hdf5` files is ALOHA's.
 
     Args:
-        path: the folder.
+        path: the folder, or the hub's name of a LeRobotDataset, `user/name`, that is on this
+            machine already.
         schema: names, units and rate where the files do not say them (a JSON file or a mapping).
         cameras: which cameras to use, in this order; by default all.
         jpeg_order: channel order inside the JPEG rows of HDF5, see `AlohaHDF5Dataset`.
+        unreadable: "stop" at an episode that cannot be read or contradicts its metadata, or "skip"
+            it and say so.
+        action_shift: by how many steps later than what was observed the actions are stored: 1 for
+            ALOHA recordings of a real robot, see `shifted`.
+        download: whether a hub's name that is not on this machine may be fetched.
 
     Raises:
         UserError: no such folder, nothing readable in it, or episodes that do not fit together.
     """
     folder = Path(path)
     if not folder.exists():
-        raise UserError(f"{folder}: no such folder of demonstrations")
+        if not is_hub_id(path):
+            raise UserError(f"{folder}: no such folder of demonstrations")
+        folder = resolve(str(path), download)
     if not folder.is_dir():
         raise UserError(f"{folder}: is a file; give the folder that holds the episodes")
+    check_converted(folder)
+    dataset: DemonstrationDataset
     # Each reader needs other libraries, and not every machine has all of them.
     if (folder / "meta" / "info.json").exists():
         from act_policy.data.lerobot_dataset import LeRobotDataset
 
-        return LeRobotDataset(folder, schema, cameras)
-    if any(folder.glob("*.hdf5")):
+        dataset = LeRobotDataset(folder, schema, cameras, unreadable, action_shift)
+    elif any(folder.glob("*.hdf5")):
         from act_policy.data.aloha_hdf5 import AlohaHDF5Dataset
 
-        return AlohaHDF5Dataset(folder, schema, cameras, jpeg_order)
-    raise UserError(
-        f"{folder}: holds no episode; expected files named episode_000000.hdf5 or so, or a "
-        "LeRobotDataset with meta/info.json"
-    )
+        dataset = AlohaHDF5Dataset(folder, schema, cameras, jpeg_order, unreadable, action_shift)
+    elif (folder / "meta").is_dir() or (folder / "data").is_dir():
+        raise UserError(
+            f"{folder}: has no meta/info.json; a LeRobotDataset was copied or recorded only in part"
+        )
+    else:
+        raise UserError(
+            f"{folder}: holds no episode; expected files named episode_000000.hdf5 or so, or a "
+            "LeRobotDataset with meta/info.json"
+        )
+    for note in dataset.notes:
+        warnings.warn(note, DatasetWarning, stacklevel=2)
+    return dataset
+
+
+CONVERSION_FILE = "conversion.json"
+"""In a folder that `convert` fills: what is converted into it, and whether that is done."""
+
+
+def check_converted(folder: Path) -> None:
+    """Raise UserError where a conversion into the folder has not come to its end."""
+    file = folder / CONVERSION_FILE
+    try:
+        finished = json.loads(file.read_text()).get("finished")
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, AttributeError) as error:
+        raise UserError(f"{file}: cannot be read ({error})") from None
+    if not finished:
+        raise UserError(
+            f"{folder}: a conversion into this folder was not finished; the same command goes on"
+        )

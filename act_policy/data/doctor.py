@@ -28,6 +28,7 @@ def inspect_folder(
     shown_episodes: int,
     every_frame: bool = False,
     progress: bool = False,
+    unreadable: str = "stop",
     **reader_options: Any,
 ) -> Inspection:
     """Find everything unusual in a folder, files that cannot be read included.
@@ -38,12 +39,13 @@ def inspect_folder(
         shown_episodes: at most so many episodes, spread over all, get film strips.
         every_frame: decode every frame instead of a few, to find each that cannot be.
         progress: show a progress bar while images are decoded.
+        unreadable: "stop" or "skip", what training will do with a broken episode.
         reader_options: see `open_dataset`.
 
     Raises:
         UserError: there is nothing to inspect.
     """
-    dataset, findings = open_readable(path, **reader_options)
+    dataset, findings = open_readable(path, unreadable, **reader_options)
     if dataset is None:
         return Inspection(Path(path), None, findings=findings)
     evidence = Evidence(dataset, settings)

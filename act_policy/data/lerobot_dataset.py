@@ -10,20 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from act_policy.data.dataset import UndecodableFrameError
+from act_policy.data.dataset import UndecodableFrameError, VectorDimensions, check_vector_name
+from act_policy.data.faults import Faults, UnfinishedError
 from act_policy.data.lerobot_metadata import (
-    Feature,
-    Metadata,
+    COUNTERS,
+    EpisodeEntry,
     in_same_video,
     open_parquet,
+    read_columns,
     read_metadata,
 )
-from act_policy.data.lerobot_rows import ImageColumn, read_rows
-from act_policy.data.schemas import SchemaSource, check_described, read_schema, with_cameras
+from act_policy.data.lerobot_rows import ImageColumn, read_rows, read_vectors
+from act_policy.data.lerobot_schema import lerobot_schema, vector_keys, vector_names
+from act_policy.data.schemas import SchemaSource, shifted
 from act_policy.data.video_file import BrokenFrameError, VideoFile, read_header
+from act_policy.data.video_writer import FrameRange
 from act_policy.errors import UserError
-from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY, Camera, Schema
+from act_policy.types import ACTION_KEY, STATE_KEY, Camera
 
 TOLERANCE = 1e-4
 """Seconds by which LeRobot lets a frame's time in the video be off its time in the metadata."""
@@ -42,6 +47,8 @@ class LeRobotDataset:
             the features, or state_0, state_1, ... where these do not name each dimension; units
             are "", since LeRobot does not store them.
         cameras: which cameras to use, in this order; by default all that have three channels.
+        unreadable: "stop", or "skip" the episodes in which something is missing or wrong.
+        action_shift: 1 if the action stored at a step was given at the step before.
 
     Raises:
         UserError: something is missing, or the metadata does not describe the contents.
@@ -52,21 +59,38 @@ class LeRobotDataset:
         folder: str | Path,
         schema: SchemaSource | None = None,
         cameras: Sequence[str] | None = None,
+        unreadable: str = "stop",
+        action_shift: int = 0,
     ) -> None:
         self.folder = Path(folder)
-        self._metadata = read_metadata(self.folder)
-        entries = self._metadata.episodes
-        self.schema, self._keys = _schema(self.folder, self._metadata, schema, cameras)
-        self.lengths = np.array([entry.length for entry in entries], np.int64)
-        self.episode_names = [f"episode_{index:06d}" for index in range(len(entries))]
-        self.episode_paths = [entry.data for entry in entries]
-        self.instructions = [entry.instruction for entry in entries]
-        self.seeds: list[int | None] = [None] * len(entries)
-        self.outcomes: list[bool | None] = [None] * len(entries)
-        self._states, self._actions, self._first_rows = read_rows(self._metadata)
+        faults = Faults(unreadable)
+        self._metadata = read_metadata(self.folder, faults)
+        self.notes = list(self._metadata.notes)
+        self.schema, self._keys = lerobot_schema(self.folder, self._metadata, schema, cameras)
+        rows = read_rows(self._metadata, faults, self.notes)
         self._frames_before: dict[tuple[int, str], int] = {}
         for camera in self.schema.cameras:
-            self._check_images(camera)
+            self._check_images(camera, faults)
+        names = {e.number: f"episode_{e.number:06d}" for e in self._metadata.episodes}
+        kept, notes = faults.settle(names)
+        self.notes += notes
+        self.faults = faults.named(names)
+        self.entries: list[EpisodeEntry] = [e for e in self._metadata.episodes if e.number in kept]
+        self.lengths = np.array([entry.length for entry in self.entries], np.int64)
+        self.episode_names = [names[entry.number] for entry in self.entries]
+        self.episode_paths = [entry.data for entry in self.entries]
+        self.instructions = [entry.instruction for entry in self.entries]
+        self.seeds = [entry.seed for entry in self.entries]
+        self.outcomes = [entry.outcome for entry in self.entries]
+        self._states = [rows[entry.number].state for entry in self.entries]
+        self._actions = [shifted(rows[e.number].action, action_shift) for e in self.entries]
+        self._first_rows = [rows[entry.number].first for entry in self.entries]
+        self.action_shift = action_shift
+        self._vector_keys = vector_keys(self._metadata)
+        self.vector_names = tuple(self._vector_keys)
+        read = {*self._keys.values(), *self._vector_keys.values(), STATE_KEY, ACTION_KEY, *COUNTERS}
+        self.left_alone = tuple(key for key in self._metadata.features if key not in read)
+        self._vectors: dict[str, tuple[Path, np.ndarray]] = {}  # of one file each
         # Of each camera one file is open, the one that was read last.
         self._videos: dict[str, VideoFile] = {}
         self._columns: dict[str, ImageColumn] = {}
@@ -85,12 +109,28 @@ class LeRobotDataset:
         """float32 (T, a)."""
         return self._actions[episode]
 
+    def vector(self, episode: int, name: str) -> np.ndarray:
+        """float32 (T, n), the feature `observation.{name}`."""
+        check_vector_name(self, name)
+        path, key = self.episode_paths[episode], self._vector_keys[name]
+        if name not in self._vectors or self._vectors[name][0] != path:
+            self._vectors[name] = path, read_vectors(path, key, self._metadata.features[key])
+        first = self._first_rows[episode]
+        return self._vectors[name][1][first : first + self.lengths[episode]]
+
+    def vector_dimensions(self, name: str) -> VectorDimensions:
+        """The feature's names; LeRobot stores no units."""
+        check_vector_name(self, name)
+        info = self.folder / "meta" / "info.json"
+        names = vector_names(info, self._metadata, self._vector_keys[name])
+        return VectorDimensions(names, ("",) * len(names))
+
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
         if not 0 <= step < self.lengths[episode]:
             raise IndexError(f"step {step} of episode {episode}, which has {self.lengths[episode]}")
         expected = next(c for c in self.schema.cameras if c.name == camera)
-        place = f"episode {episode}, camera {camera}, frame {step}"
+        place = f"episode {self.entries[episode].number}, camera {camera}, frame {step}"
         where = f"{self.image_file(episode, camera)}: {place}"
         try:
             if self._is_video(camera):
@@ -110,7 +150,7 @@ class LeRobotDataset:
 
     def image_file(self, episode: int, camera: str) -> Path:
         """The video, or the parquet file of an image column."""
-        entry = self._metadata.episodes[episode]
+        entry = self.entries[episode]
         key = self._keys[camera]
         return entry.videos[key].path if self._is_video(camera) else entry.data
 
@@ -121,7 +161,7 @@ class LeRobotDataset:
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
         """Where in the file the episode begins."""
         if self._is_video(camera):
-            return (self._metadata.episodes[episode].videos[self._keys[camera]].start,)
+            return (self.entries[episode].videos[self._keys[camera]].start,)
         return (self._first_rows[episode],)
 
     def close(self) -> None:
@@ -130,43 +170,96 @@ class LeRobotDataset:
             video.close()
         self._videos, self._columns = {}, {}
 
+    @property
+    def information(self) -> dict[str, Any]:
+        """`info.json` as it is."""
+        return self._metadata.plain
+
+    def feature_key(self, camera: str) -> str:
+        """The feature that holds a camera's images."""
+        return self._keys[camera]
+
+    def rows(self, episode: int) -> pa.Table:
+        """Every column of an episode but images, as they are in the file."""
+        path, features = self.episode_paths[episode], self._metadata.features
+        with open_parquet(path) as file:
+            names = [
+                name
+                for name in file.schema_arrow.names
+                if name in features and not features[name].is_image
+            ]
+        table = read_columns(path, names).replace_schema_metadata(None)
+        return table.slice(self._first_rows[episode], self.lengths[episode])
+
+    def image_rows(self, episode: int, camera: str) -> pa.Array | None:
+        """struct(bytes, path) of each step, encoded as they are; None for a video."""
+        if self._is_video(camera):
+            return None
+        column = read_columns(self.episode_paths[episode], [self._keys[camera]]).column(0)
+        part = column.slice(self._first_rows[episode], self.lengths[episode]).combine_chunks()
+        return part if pa.types.is_struct(part.type) else None
+
+    def frame_range(self, episode: int, camera: str) -> FrameRange | None:
+        """Where the camera's frames lie in its video; None for an image column."""
+        if not self._is_video(camera):
+            return None
+        video = self._video(episode, camera)
+        first = self._first_frame(video, episode, camera)
+        return FrameRange(video.path, first, int(self.lengths[episode]))
+
     def _is_video(self, camera: str) -> bool:
         return self._metadata.features[self._keys[camera]].dtype == "video"
 
-    def _check_images(self, camera: Camera) -> None:
+    def _check_images(self, camera: Camera, faults: Faults) -> None:
         """Check what can be known without decoding: the files, their lengths and sizes."""
         key, entries = self._keys[camera.name], self._metadata.episodes
         if not self._is_video(camera.name):
-            for path in dict.fromkeys(self.episode_paths):
-                with open_parquet(path) as file:
-                    if key not in file.schema_arrow.names:
-                        raise UserError(
-                            f"{path}: has no column {key}; "
-                            f"found {', '.join(file.schema_arrow.names)}"
-                        )
+            for path in dict.fromkeys(entry.data for entry in entries if entry.data.is_file()):
+                try:
+                    with open_parquet(path) as file:
+                        found = file.schema_arrow.names
+                except UnfinishedError:  # already known as a fault
+                    continue
+                if key not in found:
+                    raise UserError(f"{path}: has no column {key}; found {', '.join(found)}")
             return
         for path, group in in_same_video(key, entries):
-            where = f"episodes {group[0]} to {group[-1]}" if group[1:] else f"episode {group[0]}"
-            where += f", camera {camera.name}"
-            try:
-                header = read_header(path)
-            except UserError as error:
-                raise UserError(f"{error} ({where})") from None
-            if (header.height, header.width) != (camera.height, camera.width):
-                raise UserError(
-                    f"{path}: {where}: the video is {header.height}x{header.width}, "
-                    f"meta/info.json says {camera.height}x{camera.width}"
-                )
-            wanted, whole_file = 0, False
-            for index in group:
-                self._frames_before[index, camera.name] = wanted
-                wanted += entries[index].length
-                whole_file = entries[index].videos[key].start is None
-            found = wanted if header.frames is None else header.frames
-            if found < wanted or (whole_file and found != wanted):
-                raise UserError(
-                    f"{path}: {where}: the video has {found} frames, the metadata count {wanted}"
-                )
+            for error, episodes in self._check_video(path, group, camera):
+                for entry in episodes:
+                    faults.add(entry.number, error)
+
+    def _check_video(
+        self, path: Path, group: list[EpisodeEntry], camera: Camera
+    ) -> Iterator[tuple[UserError, list[EpisodeEntry]]]:
+        """What is wrong with the camera's frames of the episodes in a video."""
+        first, last = group[0].number, group[-1].number
+        where = f"episodes {first} to {last}" if group[1:] else f"episode {first}"
+        where += f", camera {camera.name}"
+        try:
+            header = read_header(path)
+        except UserError as error:
+            yield UnfinishedError(f"{error} ({where})"), group
+            return
+        if (header.height, header.width) != (camera.height, camera.width):
+            text = (
+                f"{path}: {where}: the video is {header.height}x{header.width}, "
+                f"meta/info.json says {camera.height}x{camera.width}"
+            )
+            yield UserError(text), group
+            return
+        frames, whole_file = 0, False
+        beyond = []
+        for entry in group:
+            self._frames_before[entry.number, camera.name] = frames
+            frames += entry.length
+            whole_file = entry.videos[self._keys[camera.name]].start is None
+            if header.frames is not None and frames > header.frames:
+                beyond.append(entry)
+        text = f"{path}: {where}: the video has {header.frames} frames, the metadata count {frames}"
+        if beyond:
+            yield UnfinishedError(text), beyond
+        elif whole_file and header.frames not in (None, frames):
+            yield UserError(text), group
 
     def _video(self, episode: int, camera: str) -> VideoFile:
         """The camera's video of an episode."""
@@ -182,10 +275,10 @@ class LeRobotDataset:
         """Number in the file of the episode's first frame, checked against the frames' times."""
         if (known := self._first_frames.get((episode, camera))) is not None:
             return known
-        entry, rate = self._metadata.episodes[episode], self._metadata.rate
-        before = self._frames_before[episode, camera]
+        entry, rate = self.entries[episode], self._metadata.rate
+        before = self._frames_before[entry.number, camera]
         start = entry.videos[self._keys[camera]].start
-        where = f"{video.path}: episode {episode}, camera {camera}"
+        where = f"{video.path}: episode {entry.number}, camera {camera}"
         if start is None:
             first = 0
             if video.whole and len(video) != entry.length:
@@ -228,96 +321,3 @@ class LeRobotDataset:
     def __getstate__(self) -> dict[str, Any]:
         # an open file does not travel to a worker
         return self.__dict__ | {"_videos": {}, "_columns": {}}
-
-
-def _schema(
-    folder: Path,
-    metadata: Metadata,
-    given: SchemaSource | None,
-    selected: Sequence[str] | None,
-) -> tuple[Schema, dict[str, str]]:
-    """The schema, and the feature of each of its cameras."""
-    info = folder / "meta" / "info.json"
-    keys = {
-        "image" if key == "observation.image" else key.removeprefix(IMAGE_PREFIX): key
-        for key, feature in metadata.features.items()
-        if feature.is_image and (key.startswith(IMAGE_PREFIX) or key == "observation.image")
-    }
-    every = {name: _camera(info, name, metadata.features[key]) for name, key in keys.items()}
-    cameras = {name: camera for name, camera in every.items() if camera is not None}
-    state, action = (_vector(info, metadata, key) for key in (STATE_KEY, ACTION_KEY))
-    stored = None
-    if given is not None:
-        stored = read_schema(given, list(cameras.values()))
-        check_described(stored, info, (len(state), len(action)), cameras)
-        if stored.rate != metadata.rate:
-            raise UserError(
-                f"{info}: fps is {metadata.rate:g}, but the schema says {stored.rate:g}"
-            )
-    if selected is not None:
-        names = [selected] if isinstance(selected, str) else list(selected)
-    else:
-        names = list(cameras if stored is None else stored.camera_names)
-    if missing := [name for name in names if name not in cameras]:
-        raise UserError(
-            f"{info}: no camera {', '.join(missing)} of three channels; found "
-            f"{', '.join(cameras) or 'none'}. Choose with cameras=[...] (data.cameras= in "
-            "training)."
-        )
-    chosen = [cameras[name] for name in names]
-    if stored is None:
-        stored = Schema(
-            cameras=(),
-            state_names=state,
-            state_units=("",) * len(state),
-            action_names=action,
-            action_units=("",) * len(action),
-            rate=metadata.rate,
-        )
-    return with_cameras(stored, chosen), {name: keys[name] for name in names}
-
-
-def _camera(info: Path, name: str, feature: Feature) -> Camera | None:
-    """A camera's size; None where it is a depth map or has not three channels."""
-    shape = feature.shape
-    if len(shape) != 3:
-        raise UserError(f"{info}: camera {name} has shape {list(shape)}; expected three numbers")
-    # By name, else (names are often wrong or missing) by which axis can be the channels.
-    names = feature.names if isinstance(feature.names, list) else []
-    first = str(names[0]).startswith("channel") if names else False
-    if not shape[0 if first else 2] <= 4:
-        first = not first
-    channels, height, width = shape if first else (shape[2], *shape[:2])
-    return None if feature.is_depth or channels != 3 else Camera(name, height, width)
-
-
-def _vector(info: Path, metadata: Metadata, key: str) -> tuple[str, ...]:
-    """Names of a vector's dimensions."""
-    feature = metadata.features.get(key)
-    if feature is None:
-        raise UserError(f"{info}: has no feature {key}; found {', '.join(metadata.features)}")
-    if len(feature.shape) != 1 or feature.dtype in ("string", "language") or feature.is_image:
-        raise UserError(
-            f"{info}: {key} is {feature.dtype} {list(feature.shape)}; expected a vector of numbers"
-        )
-    size = int(feature.shape[0])
-    names = list(_flat(feature.names))
-    if len(names) == size == len(set(names)):
-        return tuple(names)
-    return tuple(f"{key.rpartition('.')[2]}_{dimension}" for dimension in range(size))
-
-
-def _flat(names: Any) -> Iterator[str]:
-    """Names in whatever form people wrote them: a list, lists in it, or a mapping to either."""
-    if isinstance(names, str):
-        yield names
-    elif isinstance(names, dict):
-        # {"motors": [...]} or {"shoulder": 0, "elbow": 1}
-        if all(isinstance(value, int) for value in names.values()):
-            yield from sorted(names, key=lambda name: names[name])
-        else:
-            for value in names.values():
-                yield from _flat(value)
-    elif isinstance(names, list):
-        for value in names:
-            yield from _flat(value)

@@ -16,9 +16,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from act_policy.data.faults import Faults, UnfinishedError
 from act_policy.errors import UserError
 
 VERSIONS = ("v2.1", "v3.0")
+COUNTERS = ("timestamp", "frame_index", "episode_index", "index", "task_index")
+"""Columns that every LeRobotDataset has: float32 seconds, then int64."""
 
 
 class Feature(NamedTuple):
@@ -34,6 +37,11 @@ class Feature(NamedTuple):
         """Whether it is an image a step, in a column or in a video."""
         return self.dtype in ("image", "video")
 
+    @property
+    def is_vector(self) -> bool:
+        """Whether it is a vector of numbers a step."""
+        return len(self.shape) == 1 and self.dtype not in ("image", "video", "string", "language")
+
 
 class VideoPart(NamedTuple):
     """Where a camera's frames of one episode lie; start in seconds, None for the whole file."""
@@ -47,25 +55,40 @@ class EpisodeEntry(NamedTuple):
 
     first_index: number of its first step, counted through all episodes.
     videos: by feature key.
+    seed, outcome: only where our writer stored them.
     """
 
+    number: int
     length: int
     first_index: int
-    instruction: str
+    tasks: tuple[str, ...]
     data: Path
     videos: dict[str, VideoPart]
+    seed: int | None = None
+    outcome: bool | None = None
+
+    @property
+    def instruction(self) -> str:
+        """What the operator was told to do."""
+        return "; ".join(self.tasks)
 
 
 class Metadata(NamedTuple):
-    """The whole folder; episodes in the order of their index, which has no gaps."""
+    """The whole folder; episodes in the order of their index.
+
+    plain: `info.json` as it is.
+    notes: what a person must be told of a recording that was cut short.
+    """
 
     version: str
     rate: float
     features: dict[str, Feature]
     episodes: list[EpisodeEntry]
+    plain: dict[str, Any]
+    notes: list[str]
 
 
-def read_metadata(folder: Path) -> Metadata:
+def read_metadata(folder: Path, faults: Faults) -> Metadata:
     """Read and check everything in `meta`; raises UserError naming file and field."""
     path = folder / "meta" / "info.json"
     info = _Info(path)
@@ -78,20 +101,29 @@ def read_metadata(folder: Path) -> Metadata:
     features = {
         name: _feature(path, name, plain) for name, plain in info.get("features", dict).items()
     }
+    notes: list[str] = []
     if version == "v2.1":
-        episodes = _episodes_v21(folder, info, features)
+        episodes = _episodes_v21(folder, info, features, faults)
     else:
-        episodes = _episodes_v30(folder, info, features, rate)
-    frames = sum(episode.length for episode in episodes)
-    for field, found in (("total_episodes", len(episodes)), ("total_frames", frames)):
-        if (stated := info.get(field, int)) != found:
-            raise UserError(
-                f"{path}: {field} is {stated}, but the episodes' metadata count {found}. "
-                "Was the dataset copied, recorded or edited only in part?"
-            )
+        episodes = _episodes_v30(folder, info, features, rate, faults, notes)
     if not episodes:
         raise UserError(f"{folder}: holds no episode")
-    return Metadata(version, rate, features, episodes)
+    stated, found = info.get("total_episodes", int), episodes[-1].number + 1
+    if stated != found:
+        # Recorders write the two one after the other, and the episodes' metadata some at a time.
+        notes.append(
+            f"{path}: total_episodes is {stated}, but the episodes' metadata end after {found}: "
+            "the recording (or a copy) was cut short; only episodes in both metadata and files "
+            "are used"
+        )
+    frames = sum(episode.length for episode in episodes)
+    stated_frames = info.get("total_frames", int)
+    if stated == len(episodes) and stated_frames != frames:
+        raise UserError(
+            f"{path}: total_frames is {stated_frames}, but the episodes' metadata count {frames}. "
+            "Was the dataset copied, recorded or edited only in part?"
+        )
+    return Metadata(version, rate, features, episodes, info.plain, notes)
 
 
 def read_columns(path: Path, columns: list[str]) -> pa.Table:
@@ -105,17 +137,19 @@ def read_columns(path: Path, columns: list[str]) -> pa.Table:
         try:
             return file.read(columns=columns).select(columns)
         except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{path}: cannot be read ({error}). Copy the file again.") from None
+            raise UnfinishedError(
+                f"{path}: cannot be read ({error}). Copy the file again."
+            ) from None
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
     """Open a parquet file; raises UserError."""
     if not path.is_file():
-        raise UserError(f"{path}: no such file, but the metadata names it")
+        raise UnfinishedError(f"{path}: no such file, but the metadata names it")
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        raise UserError(
+        raise UnfinishedError(
             f"{path}: is not a readable parquet file ({error}). Copy the file again."
         ) from None
 
@@ -126,14 +160,14 @@ class _Info:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._plain = json.loads(path.read_text(encoding="utf-8"))
+            self.plain = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise UserError(f"{path}: cannot be read ({error})") from None
-        if not isinstance(self._plain, dict):
+        if not isinstance(self.plain, dict):
             raise UserError(f"{path}: expected an object of fields")
 
     def get(self, field: str, kind: type | tuple[type, ...] = str) -> Any:
-        value = self._plain.get(field)
+        value = self.plain.get(field)
         if not isinstance(value, kind) or isinstance(value, bool):
             found = "missing" if value is None else f"{value!r}"
             raise UserError(f"{self.path}: field {field} is {found}; every LeRobotDataset has it")
@@ -176,7 +210,9 @@ def _feature(path: Path, name: str, plain: Any) -> Feature:
     return Feature(dtype, tuple(shape), plain.get("names"), is_depth)
 
 
-def _episodes_v21(folder: Path, info: _Info, features: dict[str, Feature]) -> list[EpisodeEntry]:
+def _episodes_v21(
+    folder: Path, info: _Info, features: dict[str, Feature], faults: Faults
+) -> list[EpisodeEntry]:
     path = folder / "meta" / "episodes.jsonl"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -203,70 +239,111 @@ def _episodes_v21(folder: Path, info: _Info, features: dict[str, Feature]) -> li
     chunk_size = info.get("chunks_size", int)
     episodes, first_index = [], 0
     for place, (index, length, tasks) in enumerate(rows):
-        _check_index(path, place, index, length)
+        _check_index(path, place and rows[place - 1][0] + 1, index, length, faults)
         where = {"episode_chunk": index // max(chunk_size, 1), "episode_index": index}
         videos = {
             key: VideoPart(info.fill("video_path", video_key=key, **where), None)
             for key in _video_keys(features)
         }
         data = info.fill("data_path", **where)
-        episodes.append(EpisodeEntry(length, first_index, "; ".join(tasks), data, videos))
+        episodes.append(EpisodeEntry(index, length, first_index, tuple(tasks), data, videos))
         first_index += length
     return episodes
 
 
 def _episodes_v30(
-    folder: Path, info: _Info, features: dict[str, Feature], rate: float
+    folder: Path,
+    info: _Info,
+    features: dict[str, Feature],
+    rate: float,
+    faults: Faults,
+    notes: list[str],
 ) -> list[EpisodeEntry]:
     parent = folder / "meta" / "episodes"
     paths = sorted(parent.glob("*/*.parquet"))
     if not paths:
-        raise UserError(f"{parent}: holds no *.parquet file of episodes")
+        raise UserError(
+            f"{parent}: holds no *.parquet file of episodes. If a recording was killed, no episode "
+            "of it was whole yet."
+        )
     keys = _video_keys(features)
-    columns = [
-        *("episode_index", "length", "tasks", "data/chunk_index", "data/file_index"),
-        *("dataset_from_index", "dataset_to_index"),
-        *(f"videos/{key}/{field}" for key in keys for field in _PLACE_OF_VIDEO),
-    ]
     rows = []
     for path in paths:
-        for row in read_columns(path, columns).to_pylist():
-            for column, value in row.items():
-                if value is None:
-                    raise UserError(
-                        f"{path}: episode {row['episode_index']} has no value of {column}"
-                    )
-            rows.append((path, row))
+        try:
+            found = _episode_rows(path, keys)
+        except UnfinishedError as error:
+            if path != paths[-1] or len(paths) == 1:
+                raise
+            notes.append(f"the recording was cut short; its last episodes are left out. {error}")
+            continue
+        rows += [(path, row) for row in found]
     rows.sort(key=lambda found: found[1]["episode_index"])
-    episodes, first_index = [], 0
-    for place, (path, row) in enumerate(rows):
-        length = row["length"]
-        _check_index(path, place, row["episode_index"], length)
+    episodes: list[EpisodeEntry] = []
+    first_index = 0
+    for path, row in rows:
+        index, length = row["episode_index"], row["length"]
+        expected = episodes[-1].number + 1 if episodes else 0
+        _check_index(path, expected, index, length, faults)
         span = row["dataset_from_index"], row["dataset_to_index"]
+        if index != expected:
+            first_index = span[0]  # behind a gap, which a person chose to skip
         if span != (first_index, first_index + length):
-            raise UserError(
-                f"{path}: episode {place} is at steps {span[0]} to {span[1]} of the dataset; "
-                f"{first_index} to {first_index + length} follow from the lengths"
+            faults.add(
+                index,
+                UserError(
+                    f"{path}: episode {index} is at steps {span[0]} to {span[1]} of the dataset; "
+                    f"{first_index} to {first_index + length} follow from the lengths"
+                ),
             )
         videos = {}
         for key in keys:
             chunk, file, start, end = (row[f"videos/{key}/{field}"] for field in _PLACE_OF_VIDEO)
             if abs((end - start) * rate - length) >= 0.5:
-                raise UserError(
-                    f"{path}: episode {place}, {key}: {start:g} s to {end:g} s at {rate:g} frames "
-                    f"per second are not its {length} steps"
+                faults.add(
+                    index,
+                    UserError(
+                        f"{path}: episode {index}, {key}: {start:g} s to {end:g} s at {rate:g} "
+                        f"frames per second are not its {length} steps"
+                    ),
                 )
             video = info.fill("video_path", video_key=key, chunk_index=chunk, file_index=file)
             videos[key] = VideoPart(video, start)
-        data = info.fill(
-            "data_path", chunk_index=row["data/chunk_index"], file_index=row["data/file_index"]
+        episodes.append(
+            EpisodeEntry(
+                index,
+                length,
+                first_index,
+                tasks=tuple(map(str, row["tasks"])),
+                data=info.fill(
+                    "data_path",
+                    chunk_index=row["data/chunk_index"],
+                    file_index=row["data/file_index"],
+                ),
+                videos=videos,
+                seed=row.get("seed"),
+                outcome=row.get("success"),
+            )
         )
-        instruction = "; ".join(map(str, row["tasks"]))
-        episodes.append(EpisodeEntry(length, first_index, instruction, data, videos))
         first_index += length
     for key in keys:
-        _check_overlap(parent, key, episodes, rate)
+        _check_overlap(parent, key, episodes, rate, faults)
     return episodes
+
+
+def _episode_rows(path: Path, keys: list[str]) -> list[dict[str, Any]]:
+    columns = [
+        *("episode_index", "length", "tasks", "data/chunk_index", "data/file_index"),
+        *("dataset_from_index", "dataset_to_index"),
+        *(f"videos/{key}/{field}" for key in keys for field in _PLACE_OF_VIDEO),
+    ]
+    with open_parquet(path) as file:
+        optional = [name for name in ("seed", "success") if name in file.schema_arrow.names]
+    rows: list[dict[str, Any]] = read_columns(path, columns + optional).to_pylist()
+    for row in rows:
+        for column in columns:
+            if row[column] is None:
+                raise UserError(f"{path}: episode {row['episode_index']} has no value of {column}")
+    return rows
 
 
 _PLACE_OF_VIDEO = ("chunk_index", "file_index", "from_timestamp", "to_timestamp")
@@ -276,32 +353,42 @@ def _video_keys(features: dict[str, Feature]) -> list[str]:
     return [key for key, feature in features.items() if feature.dtype == "video"]
 
 
-def _check_index(path: Path, place: int, index: int, length: int) -> None:
-    if index != place:
-        problem = f"{index} is there twice" if index < place else f"{place} is missing"
-        raise UserError(f"{path}: episode {problem}; expected 0, 1, 2, ... once each")
+def _check_index(path: Path, expected: int, index: int, length: int, faults: Faults) -> None:
+    if index < expected:
+        raise UserError(f"{path}: episode {index} is there twice; expected 0, 1, 2, ... once each")
+    for missing in range(expected, index):
+        faults.add(
+            missing,
+            UserError(f"{path}: episode {missing} is missing; expected 0, 1, 2, ... once each"),
+        )
     if length < 1:
         raise UserError(f"{path}: episode {index} has length {length}; expected at least 1")
 
 
-def _check_overlap(where: Path, key: str, episodes: list[EpisodeEntry], rate: float) -> None:
+def _check_overlap(
+    where: Path, key: str, episodes: list[EpisodeEntry], rate: float, faults: Faults
+) -> None:
     for path, group in in_same_video(key, episodes):
         for one, other in pairwise(group):
-            start, following = episodes[one].videos[key].start, episodes[other].videos[key].start
+            start, following = one.videos[key].start, other.videos[key].start
             assert start is not None
             assert following is not None
-            if start + (episodes[one].length - 0.5) / rate > following:
-                raise UserError(
-                    f"{where}: episodes {one} and {other} overlap in {path}: the first has "
-                    f"{episodes[one].length} frames from {start:g} s on, the other begins at "
+            if start + (one.length - 0.5) / rate > following:
+                error = UserError(
+                    f"{where}: episodes {one.number} and {other.number} overlap in {path}: the "
+                    f"first has {one.length} frames from {start:g} s on, the other begins at "
                     f"{following:g} s"
                 )
+                faults.add(one.number, error)
+                faults.add(other.number, error)
 
 
-def in_same_video(key: str, episodes: list[EpisodeEntry]) -> Iterator[tuple[Path, list[int]]]:
+def in_same_video(
+    key: str, episodes: list[EpisodeEntry]
+) -> Iterator[tuple[Path, list[EpisodeEntry]]]:
     """Each video file of a feature with its episodes, in the order in which they lie in it."""
-    groups: dict[Path, list[int]] = {}
-    for index, episode in enumerate(episodes):
-        groups.setdefault(episode.videos[key].path, []).append(index)
+    groups: dict[Path, list[EpisodeEntry]] = {}
+    for episode in episodes:
+        groups.setdefault(episode.videos[key].path, []).append(episode)
     for path, group in groups.items():
-        yield path, sorted(group, key=lambda index: episodes[index].videos[key].start or 0.0)
+        yield path, sorted(group, key=lambda episode: episode.videos[key].start or 0.0)

@@ -3,12 +3,14 @@
 import io
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
+from act_policy.data.faults import Faults, UnfinishedError
 from act_policy.data.lerobot_metadata import (
     EpisodeEntry,
     Feature,
@@ -21,50 +23,58 @@ from act_policy.errors import UserError
 from act_policy.types import ACTION_KEY, STATE_KEY
 
 
-def read_rows(
-    metadata: Metadata,
-) -> tuple[list[np.ndarray], list[np.ndarray], list[int]]:
-    """State and action of every episode, and the row of the file where it begins."""
-    count = len(metadata.episodes)
-    states: list[np.ndarray] = [np.empty(0)] * count
-    actions: list[np.ndarray] = [np.empty(0)] * count
-    first_rows = [0] * count
-    for path, group in data_files(metadata).items():
-        for index, rows in read_file(metadata, path, group).items():
-            states[index], actions[index], first_rows[index] = rows
-    return states, actions, first_rows
+class EpisodeRows(NamedTuple):
+    """State and action of one episode, and the row of its file where it begins."""
+
+    state: np.ndarray
+    action: np.ndarray
+    first: int
 
 
-def data_files(metadata: Metadata) -> dict[Path, list[int]]:
-    """Each parquet file with its episodes."""
-    files: dict[Path, list[int]] = {}
-    for index, entry in enumerate(metadata.episodes):
-        files.setdefault(entry.data, []).append(index)
-    return files
-
-
-def read_file(
-    metadata: Metadata, path: Path, group: list[int]
-) -> dict[int, tuple[np.ndarray, np.ndarray, int]]:
-    """State, action and first row of each of a file's episodes; raises UserError."""
+def read_rows(metadata: Metadata, faults: Faults, notes: list[str]) -> dict[int, EpisodeRows]:
+    """The rows of every episode without fault, by its index."""
+    found: dict[int, EpisodeRows] = {}
+    files: dict[Path, list[EpisodeEntry]] = {}
+    for entry in metadata.episodes:
+        files.setdefault(entry.data, []).append(entry)
     counters = ["episode_index", "frame_index", "index", "timestamp"]
-    table = read_columns(path, [STATE_KEY, ACTION_KEY, *counters])
-    state, action = (
-        _matrix(path, table, key, metadata.features[key]) for key in (STATE_KEY, ACTION_KEY)
-    )
-    columns = {name: _numbers(path, name, table.column(name)) for name in counters}
-    rows_of = _runs(path, columns["episode_index"])
-    found = {}
-    for index in group:
-        rows = rows_of.pop(index, slice(0, 0))
-        part = {name: column[rows] for name, column in columns.items()}
-        _check_rows(path, index, metadata.episodes[index], part, metadata)
-        found[index] = state[rows], action[rows], int(rows.start)
-    if rows_of:
-        raise UserError(
-            f"{path}: holds rows of episode {min(rows_of)}, which the metadata do not place here"
+    last = metadata.episodes[-1].number
+    for path, group in files.items():
+        try:
+            table = read_columns(path, [STATE_KEY, ACTION_KEY, *counters])
+        except UnfinishedError as error:
+            for entry in group:
+                faults.add(entry.number, error)
+            continue
+        state, action = (
+            _matrix(path, table, key, metadata.features[key]) for key in (STATE_KEY, ACTION_KEY)
         )
+        columns = {name: _numbers(path, name, table.column(name)) for name in counters}
+        rows_of = _runs(path, columns["episode_index"])
+        for entry in group:
+            rows = rows_of.pop(entry.number, slice(0, 0))
+            part = {name: column[rows] for name, column in columns.items()}
+            try:
+                _check_rows(path, entry, part, metadata)
+            except UserError as error:
+                faults.add(entry.number, error)
+            found[entry.number] = EpisodeRows(state[rows], action[rows], rows.start)
+        if misplaced := [index for index in rows_of if index <= last]:
+            raise UserError(
+                f"{path}: holds rows of episode {min(misplaced)}, which the metadata do not "
+                "place here"
+            )
+        if rows_of:
+            notes.append(
+                f"{path}: holds rows of episodes {min(rows_of)} to {max(rows_of)}, which the "
+                "metadata do not know: the recording was cut short; they are left out"
+            )
     return found
+
+
+def read_vectors(path: Path, key: str, feature: Feature) -> np.ndarray:
+    """float32 (rows, n): a feature that is a vector, for all rows of a file."""
+    return _matrix(path, read_columns(path, [key]), key, feature)
 
 
 def _runs(path: Path, episodes: np.ndarray) -> dict[int, slice]:
@@ -83,14 +93,13 @@ def _runs(path: Path, episodes: np.ndarray) -> dict[int, slice]:
 
 
 def _check_rows(
-    path: Path, index: int, entry: EpisodeEntry, part: dict[str, np.ndarray], metadata: Metadata
+    path: Path, entry: EpisodeEntry, part: dict[str, np.ndarray], metadata: Metadata
 ) -> None:
     """Compare the counters of an episode's rows with its metadata."""
-    found = len(part["index"])
+    index, found = entry.number, len(part["index"])
     if found != entry.length:
-        raise UserError(
-            f"{path}: episode {index} has {found} rows, the metadata say {entry.length}"
-        )
+        kind = UnfinishedError if found < entry.length else UserError
+        raise kind(f"{path}: episode {index} has {found} rows, the metadata say {entry.length}")
     steps = np.arange(entry.length)
     for name, expected in (("frame_index", steps), ("index", entry.first_index + steps)):
         if len(wrong := np.flatnonzero(part[name] != expected)):

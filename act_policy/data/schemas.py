@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from act_policy.errors import UserError
 from act_policy.types import Camera, Schema
 
@@ -98,3 +100,21 @@ def aloha_schema(cameras: Sequence[Camera], action_size: int = 14) -> Schema:
 def with_cameras(schema: Schema, cameras: Sequence[Camera]) -> Schema:
     """The same schema over some of its cameras, in the given order."""
     return replace(schema, cameras=tuple(cameras))
+
+
+def shifted(actions: np.ndarray, steps: int) -> np.ndarray:
+    """The action that belongs to each step where recordings store it `steps` later.
+
+    Real-robot ALOHA files need 1: what was observed at a step goes with the action stored at the
+    step before, `action[max(0, t - 1)]` (act/utils.py). The first steps keep the first action, and
+    the last stored ones belong to no observation.
+
+    Args:
+        actions: (T, a).
+        steps: 0 or more.
+    """
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
+        raise UserError(f"action_shift={steps}: expected a whole number of steps, 0 or more")
+    if steps == 0:
+        return actions
+    return np.concatenate([np.repeat(actions[:1], min(steps, len(actions)), 0), actions[:-steps]])

@@ -23,8 +23,8 @@ from act_policy.evaluation.rollouts import (
     evaluate_policy,
 )
 from act_policy.evaluation.video import write_episode_videos
+from act_policy.processes import usable_cores
 from act_policy.sim import MAX_EPISODE_STEPS
-from act_policy.sim.processes import usable_cores
 from act_policy.versions import versions
 
 BLACK_IMAGE, REPLAYED = "black_image", "replayed_demonstration"

@@ -11,7 +11,7 @@ import numpy as np
 from act_policy.control.executor import ChunkExecutor, ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.baselines import BlackImagePolicy, open_loop
-from act_policy.sim.processes import Handler, run_jobs
+from act_policy.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
 
 Environment = gymnasium.Env[Any, Any]

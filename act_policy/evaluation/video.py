@@ -12,7 +12,7 @@ from PIL import Image
 
 from act_policy.atomic import atomic_file
 from act_policy.evaluation.rollouts import Environment, EpisodeResult
-from act_policy.sim.processes import Handler, run_jobs
+from act_policy.processes import Handler, run_jobs
 from act_policy.types import Schema
 
 Sizes = dict[str, tuple[int, int]]

@@ -18,9 +18,9 @@ from tqdm import tqdm
 from act_policy.atomic import atomic_file, remove_partial_files
 from act_policy.data.aloha_hdf5 import write_episode
 from act_policy.errors import UserError, check_whole_number
+from act_policy.processes import run_jobs, usable_cores
 from act_policy.sim.experts import scripted_expert
 from act_policy.sim.images import image_sizes
-from act_policy.sim.processes import run_jobs, usable_cores
 from act_policy.sim.rendering import choose_gl_backend
 
 SETTINGS_FILE = "recording.json"

@@ -90,16 +90,48 @@ def test_wrong_settings_are_not_blamed_on_the_files(make_folder, tmp_path):
         open_readable(make_folder([4]), cameras=["nose"])
 
 
-def test_every_broken_video_is_named_and_the_other_camera_is_read(tmp_path):
+def test_files_that_training_skips_are_warnings_and_those_that_differ_are_not(tmp_path):
+    for episode in range(4):
+        write_aloha(tmp_path, f"episode_{episode}.hdf5", seed=episode)
+    (tmp_path / "episode_1.hdf5").write_bytes(b"no HDF5")
+    write_aloha(tmp_path, "episode_2.hdf5", {"top": (9, 8)})
+    _, findings = open_readable(tmp_path, "skip")
+    assert [f.verdict for f in findings] == [Verdict.WARNING, Verdict.ERROR]
+    assert "episode_1.hdf5" in findings[0].text
+    assert "episode_2.hdf5" in findings[1].text
+
+
+def test_what_the_reader_remarks_is_a_warning(tmp_path):
+    for episode in range(3):
+        write_aloha(tmp_path, f"episode_{episode}.hdf5", seed=episode)
+    (tmp_path / "episode_2.hdf5").write_bytes(b"")
+    dataset, (finding,) = open_readable(tmp_path)
+    assert dataset.episode_count == 2
+    assert (finding.verdict, "the last whole episode" in finding.text) == (Verdict.WARNING, True)
+
+
+def test_every_broken_video_is_named_and_the_rest_is_read(tmp_path):
     folder = write_lerobot(tmp_path, (7, 5, 6, 4, 8), version="v2.1")
     videos = sorted(folder.glob("videos/**/observation.images.wrist/*.mp4"))
     videos[1].unlink()
     videos[3].write_bytes(videos[3].read_bytes()[:300])
     dataset, findings = open_readable(folder)
-    assert dataset.schema.camera_names == ("top",)
+    assert dataset.episode_names == ["episode_000000", "episode_000002", "episode_000004"]
     assert len(findings) == 2
-    assert f"{videos[1]}: no such video file (episode 1, " in findings[0].text
+    assert f"{videos[1]}: no such video file (episode 1, camera wrist)" in findings[0].text
     assert f"{videos[3]}: holds no video. A copy" in findings[1].text
+    _, findings = open_readable(folder, "skip")
+    assert {f.verdict for f in findings} == {Verdict.WARNING}
+
+
+def test_videos_that_hold_every_episode_are_each_named(tmp_path):
+    folder = write_lerobot(tmp_path, (7, 5), per_file=2)
+    videos = sorted(folder.glob("videos/**/*.mp4"))
+    for video in videos:
+        video.unlink()
+    dataset, findings = open_readable(folder)
+    assert dataset is None
+    assert [f.text.split(":")[0] for f in findings] == [str(video) for video in videos]
 
 
 def test_every_broken_parquet_file_is_named(tmp_path):
@@ -107,21 +139,21 @@ def test_every_broken_parquet_file_is_named(tmp_path):
     files = sorted(folder.glob("data/**/*.parquet"))
     files[0].write_bytes(files[0].read_bytes()[:-20])
     change_table(files[2], lambda c: c["frame_index"].__setitem__(3, 5))
-    files[4].unlink()
+    files[3].unlink()
     dataset, findings = open_readable(folder)
-    assert dataset is None
+    assert dataset.episode_names == ["episode_000001", "episode_000004"]
     texts = [finding.text for finding in findings]
     assert len(texts) == 3
     assert f"{files[0]}: is not a readable parquet file" in texts[0]
     assert "episode 2: frame_index at step 3 is 5, expected 3; steps are missing" in texts[1]
-    assert f"{files[4]}: no such file" in texts[2]
+    assert f"{files[3]}: no such file" in texts[2]
 
 
-def test_metadata_that_contradict_themselves_are_the_only_finding(tmp_path):
+def test_metadata_that_contradict_themselves_are_named(tmp_path):
     folder = write_lerobot(tmp_path, (7, 5), kind="image")
     path = next((folder / "meta/episodes").rglob("*.parquet"))
     change_table(path, lambda c: c.update(dataset_from_index=[0, 9]))
     dataset, findings = open_readable(folder)
-    assert dataset is None
+    assert dataset.episode_names == ["episode_000000"]
     (finding,) = findings
     assert "episode 1 is at steps 9 to 12 of the dataset; 7 to 12 follow" in finding.text

@@ -163,12 +163,12 @@ def test_the_script_prints_what_a_folder_holds_and_writes_a_page(tmp_path):
 
 def test_the_script_exits_with_2_where_training_is_impossible(make_folder, tmp_path):
     folder = make_folder([12, 15])
-    (folder / "episode_000001.hdf5").write_bytes(b"no HDF5")
+    (folder / "episode_000000.hdf5").write_bytes(b"no HDF5")
     result = inspect(f"path={folder}", cwd=tmp_path)
     assert result.returncode == 2
     assert "training is impossible: " in result.stderr
-    assert "episode_000001.hdf5: is not a readable HDF5 file" in result.stderr
-    assert "episode_000001.hdf5" in result.stdout
+    assert "episode_000000.hdf5: is not a readable HDF5 file" in result.stderr
+    assert "episode_000000.hdf5" in result.stdout
     assert (tmp_path / "episodes.inspection.html").is_file()
     for arguments, message in (((f"path={folder}/nothing",), "no such folder"), ((), "path")):
         result = inspect(*arguments, cwd=tmp_path)

@@ -11,7 +11,7 @@ from PIL import Image
 from act_policy.control.executor import ChunkExecutor
 from act_policy.evaluation.rollouts import EpisodeResult, run_episode
 from act_policy.evaluation.video import replay_frames, write_episode_videos, write_video
-from act_policy.sim.processes import WorkerError
+from act_policy.processes import WorkerError
 
 
 def decode(path: Path) -> tuple[av.VideoStream, list[np.ndarray]]:

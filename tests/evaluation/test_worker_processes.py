@@ -8,7 +8,7 @@ import pytest
 from evaluation_fakes import make_job
 
 from act_policy import UserError
-from act_policy.sim.processes import WorkerError, run_jobs
+from act_policy.processes import WorkerError, run_jobs
 
 
 def test_results_come_in_the_order_of_the_jobs() -> None:

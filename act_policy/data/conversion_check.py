@@ -1,0 +1,70 @@
+"""Whether a converted episode is what its source is."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from act_policy.data.dataset import DemonstrationDataset
+from act_policy.errors import UserError
+
+MOST_DIFFERENT = 24.0
+"""Mean difference of pixels, of 255, above which a frame counts as another one."""
+
+
+def check_episode(
+    source: DemonstrationDataset,
+    written: DemonstrationDataset,
+    pair: tuple[int, int],
+    alive: Callable[[], None] = lambda: None,
+) -> None:
+    """Compare an episode with its source; UserError where they differ.
+
+    Numbers must be equal, every one; of the images the first, the middle and the last are
+    compared: equal where they were copied or are stored without loss, else close.
+
+    Args:
+        source: where it comes from.
+        written: the dataset that holds it now.
+        pair: its number in `written` and in `source`.
+        alive: called now and then.
+    """
+    here, there = pair
+    where = f"{written.folder}: {written.episode_names[here]}"
+    if written.lengths[here] != source.lengths[there]:
+        raise UserError(
+            f"{where}: has {written.lengths[here]} steps, its source {source.lengths[there]}"
+        )
+    _check_equal(where, "state", written.state(here), source.state(there))
+    _check_equal(where, "action", written.action(here), source.action(there))
+    for name in source.vector_names:
+        kept = name if name in written.vector_names else "velocities"
+        _check_equal(where, name, written.vector(here, kept), source.vector(there, name))
+    for field, mine, theirs in (
+        ("instruction", written.instructions[here], source.instructions[there]),
+        ("seed", written.seeds[here], source.seeds[there]),
+        ("outcome", written.outcomes[here], source.outcomes[there]),
+    ):
+        if mine != theirs:
+            raise UserError(f"{where}: {field} is {mine!r}, in its source {theirs!r}")
+    last = int(source.lengths[there]) - 1
+    for camera in source.schema.camera_names:
+        for step in sorted({0, last // 2, last}):
+            alive()
+            one, other = written.frame(here, step, camera), source.frame(there, step, camera)
+            difference = float(np.abs(one.astype(np.int16) - other).mean())
+            if difference > MOST_DIFFERENT:
+                raise UserError(
+                    f"{where}: camera {camera}, step {step} differs by {difference:.0f} of 255 "
+                    "from its source. Lower crf= for a better quality, or choose images=png, "
+                    "into a new folder."
+                )
+
+
+def _check_equal(where: str, name: str, here: np.ndarray, there: np.ndarray) -> None:
+    if not np.array_equal(here, there, equal_nan=True):
+        wrong = np.argwhere(~((here == there) | (np.isnan(here) & np.isnan(there))))
+        raise UserError(
+            f"{where}: {name} differs from its source at step {wrong[0][0]}, dimension "
+            f"{wrong[0][1]}: {here[tuple(wrong[0])]} instead of {there[tuple(wrong[0])]}; "
+            f"sums {here.sum(dtype=np.float64):g} and {there.sum(dtype=np.float64):g}"
+        )
