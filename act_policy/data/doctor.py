@@ -12,9 +12,11 @@ from act_policy.data.inspection import (
     Finding,
     Inspection,
     InspectionSettings,
+    Verdict,
     report_dimensions,
     worst_first,
 )
+from act_policy.errors import check_whole_number
 
 FEW, MANY = 3, 8
 """Images of each camera and episode: to find what is black or frozen, and to see what happens."""
@@ -36,7 +38,8 @@ def inspect_folder(
     Args:
         path: the folder.
         settings: what the findings depend on.
-        shown_episodes: at most so many episodes, spread over all, get film strips.
+        shown_episodes: at most so many episodes get film strips: those that a warning about
+            numbers names, up to half, and others spread over all.
         every_frame: decode every frame instead of a few, to find each that cannot be.
         progress: show a progress bar while images are decoded.
         unreadable: "stop" or "skip", what training will do with a broken episode.
@@ -45,15 +48,19 @@ def inspect_folder(
     Raises:
         UserError: there is nothing to inspect.
     """
+    check_whole_number("shown_episodes", shown_episodes, 0)
     dataset, findings = open_readable(path, unreadable, **reader_options)
     if dataset is None:
         return Inspection(Path(path), None, findings=findings)
     evidence = Evidence(dataset, settings)
-    shown = spread(dataset.episode_count, shown_episodes)
+    numbers = find(evidence)
+    named = {e for f in numbers if f.verdict is not Verdict.NOTE for e in f.episodes}
+    first = sorted(named)[: shown_episodes // 2]
+    shown = sorted({*first, *spread(dataset.episode_count, shown_episodes - len(first))})
     others = sorted(set(range(dataset.episode_count)) - set(shown))
     looks = look(dataset, shown, MANY, True, every_frame, progress)
     more = look(dataset, others, FEW, False, every_frame, progress)
-    findings += [*find(evidence), *find_in_images(evidence, [*looks, *more])]
+    findings += [*numbers, *find_in_images(evidence, [*looks, *more])]
     return Inspection(
         Path(path),
         dataset,

@@ -94,14 +94,11 @@ def _episodes(
             break
         made.append(part)
     count = dataset.episode_count
-    which = "" if len(made) == count else ", spread over all of them" * (len(made) == len(looks))
-    yield section(
-        "Episodes",
-        paragraph(
-            f"{len(made)} of {count} are shown in full{which}. Images are shrunk, curves keep "
-            "their lowest and highest values."
-        ),
-    )
+    said = f"{len(made)} of {count} are shown in full"
+    if len(made) == len(looks) < count:
+        said += ", spread over all but for those that warnings name"
+    said += ". Images are shrunk, curves keep their lowest and highest values."
+    yield section("Episodes", paragraph(said))
     yield from made
 
 

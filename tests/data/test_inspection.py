@@ -81,7 +81,13 @@ def test_only_some_episodes_of_many_are_shown_and_all_are_looked_at(tmp_path):
     assert inspection.shown == [0, 3, 6]
     assert {seen.episode for seen in inspection.looks} == {0, 3, 6}
     assert "black camera" in {finding.subject for finding in inspection.findings}
-    assert "3 of 7 are shown in full, spread over all of them" in inspection_page(inspection)
+    assert "3 of 7 are shown in full, spread over all" in inspection_page(inspection)
+
+
+def test_episodes_that_a_warning_names_are_shown(tmp_path):
+    aloha_motion(tmp_path, lengths=(60,) * 4 + (20,) + (60,) * 5)
+    inspection = inspect_folder(tmp_path, InspectionSettings(), shown_episodes=3)
+    assert inspection.shown == [0, 4, 9]
 
 
 def test_the_page_stays_below_its_limit_and_says_so(tmp_path, monkeypatch):
