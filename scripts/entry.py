@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -37,6 +38,7 @@ def run(
     resumed); what the command line says is then laid over it.
     """
     arguments = sys.argv[1:]
+    warnings.formatwarning = _warning
     try:
         if {"-h", "--help"} & set(arguments):
             print(_help(config_name, (main.__globals__.get("__doc__") or "").strip()))
@@ -62,6 +64,19 @@ def run(
         print(f"error: {ours}", file=sys.stderr)
         sys.exit(2)
     sys.exit(code)
+
+
+def _warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """What concerns the user's data is said plainly; other warnings are for programmers."""
+    if category.__name__ == "DatasetWarning":
+        return f"warning: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
 def _configuration(

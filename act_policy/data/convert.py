@@ -26,7 +26,7 @@ from act_policy.data.dataset import (
     DemonstrationDataset,
     UndecodableFrameError,
 )
-from act_policy.data.lerobot_source import describe, stage
+from act_policy.data.lerobot_source import describe, has_videos, stage
 from act_policy.data.lerobot_staging import (
     LeRobotSettings,
     StagedEpisode,
@@ -77,7 +77,7 @@ def convert(
         raise UserError(f"undecodable must be stop or skip, found {undecodable!r}")
     out, settings = Path(out), settings or LeRobotSettings()
     workers = workers or usable_cores()
-    if target == "lerobot_v3" and settings.images == "video":
+    if target == "lerobot_v3" and settings.images == "video" and not has_videos(source):
         for camera in source.schema.cameras:
             check_encoder(settings.codec, camera.height, camera.width)
     plan = {

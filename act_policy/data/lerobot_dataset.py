@@ -181,14 +181,8 @@ class LeRobotDataset:
 
     def rows(self, episode: int) -> pa.Table:
         """Every column of an episode but images, as they are in the file."""
-        path, features = self.episode_paths[episode], self._metadata.features
-        with open_parquet(path) as file:
-            names = [
-                name
-                for name in file.schema_arrow.names
-                if name in features and not features[name].is_image
-            ]
-        table = read_columns(path, names).replace_schema_metadata(None)
+        names = [n for n, feature in self._metadata.features.items() if not feature.is_image]
+        table = read_columns(self.episode_paths[episode], names).replace_schema_metadata(None)
         return table.slice(self._first_rows[episode], self.lengths[episode])
 
     def image_rows(self, episode: int, camera: str) -> pa.Array | None:

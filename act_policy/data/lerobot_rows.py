@@ -38,7 +38,7 @@ def read_rows(metadata: Metadata, faults: Faults, notes: list[str]) -> dict[int,
     for entry in metadata.episodes:
         files.setdefault(entry.data, []).append(entry)
     counters = ["episode_index", "frame_index", "index", "timestamp"]
-    last = metadata.episodes[-1].number
+    known = {entry.number for entry in metadata.episodes}
     for path, group in files.items():
         try:
             table = read_columns(path, [STATE_KEY, ACTION_KEY, *counters])
@@ -59,12 +59,12 @@ def read_rows(metadata: Metadata, faults: Faults, notes: list[str]) -> dict[int,
             except UserError as error:
                 faults.add(entry.number, error)
             found[entry.number] = EpisodeRows(state[rows], action[rows], rows.start)
-        if misplaced := [index for index in rows_of if index <= last]:
+        if misplaced := [index for index in rows_of if index in known]:
             raise UserError(
                 f"{path}: holds rows of episode {min(misplaced)}, which the metadata do not "
                 "place here"
             )
-        if rows_of:
+        if any(index > max(known) for index in rows_of):  # one between them is a fault already
             notes.append(
                 f"{path}: holds rows of episodes {min(rows_of)} to {max(rows_of)}, which the "
                 "metadata do not know: the recording was cut short; they are left out"

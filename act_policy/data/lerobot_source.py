@@ -75,6 +75,13 @@ def stage(
     stage_episode(folder, episode, rows, cameras, source.schema.rate, settings, alive)
 
 
+def has_videos(source: DemonstrationDataset) -> bool:
+    """Whether the source's images may be copied as videos."""
+    return isinstance(source, LeRobotDataset) and any(
+        feature["dtype"] == "video" for feature in source.information["features"].values()
+    )
+
+
 def _frame(source: DemonstrationDataset, episode: int, camera: str, step: int) -> np.ndarray:
     return source.frame(episode, step, camera)
 

@@ -20,6 +20,7 @@ from PIL import Image
 from act_policy.atomic import atomic_file
 from act_policy.data.lerobot_stats import image_histogram, sampled_steps
 from act_policy.data.video_writer import FrameRange, can_be_copied, encode_video
+from act_policy.errors import UserError, check_whole_number
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,18 @@ class LeRobotSettings:
     codec: str = "av1"
     crf: int = 30
     group: int = 2
-    data_file_mb: float = 100
-    video_file_mb: float = 200
+    data_file_mb: float = 100.0
+    video_file_mb: float = 200.0
     files_per_chunk: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.images not in ("video", "png"):
+            raise UserError(f"images={self.images}: expected video or png")
+        for name, smallest in (("crf", 0), ("group", 1), ("files_per_chunk", 1)):
+            check_whole_number(name, getattr(self, name), smallest)
+        for name in ("data_file_mb", "video_file_mb"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"{name}={getattr(self, name)}: expected a size above 0")
 
 
 class CameraSource(NamedTuple):

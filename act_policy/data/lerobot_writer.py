@@ -120,7 +120,7 @@ def assemble(
 
 
 def _rotate(
-    sizes: Sequence[int], kinds: Sequence[Any], limit_mb: float, settings: LeRobotSettings
+    sizes: Sequence[int], kinds: Sequence[Any], limit_mb: int | float, settings: LeRobotSettings
 ) -> list[_Place]:
     """Fill file after file up to the limit; a file holds episodes of one kind."""
     places: list[_Place] = []
@@ -244,7 +244,7 @@ def _numbers(rows: pa.Table, features: Mapping[str, Any]) -> dict[str, np.ndarra
     for key, feature in features.items():
         if feature["dtype"] not in ("image", "video", "string", "language"):
             column = rows.column(key).combine_chunks()
-            while isinstance(column, pa.BaseListArray):
+            while isinstance(column, pa.ListArray | pa.FixedSizeListArray | pa.LargeListArray):
                 column = column.flatten()
             array = column.to_numpy(zero_copy_only=False).reshape(len(rows), -1)
             found[key] = array.astype(np.int64) if array.dtype == bool else array
@@ -304,7 +304,7 @@ def _video_info(stream: Any, rate: float) -> dict[str, Any]:
     }
 
 
-def _plain(number: float) -> float:
+def _plain(number: int | float) -> int | float:
     return int(number) if number == int(number) else number
 
 

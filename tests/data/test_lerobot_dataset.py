@@ -415,7 +415,6 @@ def keep_rows(path, rows):
         ("v3.0", set_info(fps=0), "fps is 0"),
         ("v3.0", set_info(data_path="data/{file}.parquet"), r"data_path 'data/\{file\}.parquet' c"),
         ("v3.0", set_info(video_path=None), "field video_path is missing"),
-        ("v3.0", set_info(total_episodes=6), "total_episodes is 6, but .* count 5"),
         ("v2.1", set_info(total_frames=35), "total_frames is 35, but .* count 36"),
         ("v2.1", set_info(chunks_size="2"), "chunks_size is '2'"),
         ("v3.0", set_feature(TOP, shape=[90, 64, 3]), r"the video is 48x64, .* says 90x64"),

@@ -1,0 +1,70 @@
+"""The datasets that we write for LeRobot and rerun to open; the same ones every time."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+from lerobot_for_tests import HEIGHT, WIDTH, picture, shown, write_lerobot
+
+from act_policy.data.aloha_episode import write_episode
+from act_policy.data.convert import convert
+from act_policy.data.dataset import open_dataset
+from act_policy.data.lerobot_staging import LeRobotSettings
+from act_policy.types import Camera, Schema
+
+RECORD = Path(__file__).with_name("lerobot_dataset_0_4_4.json")
+LENGTHS = (7, 12, 5, 9, 3)
+_SMALL = {"data_file_mb": 0.008, "video_file_mb": 0.006, "files_per_chunk": 2}
+CASES: dict[str, tuple[str, LeRobotSettings]] = {
+    # what it is made from, and how it is written; the file limits make files and chunks rotate
+    "b_frames_copied": ("v2.1 with B-frames", LeRobotSettings(**_SMALL)),
+    "video_copied": ("v2.1", LeRobotSettings(**_SMALL)),
+    "video_encoded": ("hdf5", LeRobotSettings(**_SMALL)),
+    "image_columns": ("hdf5", LeRobotSettings(images="png", **_SMALL)),
+}
+
+
+def write_case(name: str, folder: Path) -> Path:
+    """Write one of the cases into a folder; returns the dataset's."""
+    source, settings = CASES[name]
+    made = folder / f"{name}.source"
+    _SOURCES[source](made)
+    dataset = open_dataset(made)
+    dataset.instructions = [told or "stack the cubes" for told in dataset.instructions]
+    convert(dataset, folder / name, "lerobot_v3", settings, workers=1)
+    return folder / name
+
+
+def _write_v21(folder: Path, b_frames: int = 0) -> None:
+    write_lerobot(folder, LENGTHS, "v2.1", group=4, options={"bf": str(b_frames)})
+
+
+def _write_hdf5(folder: Path) -> None:
+    joints, cameras = ("shoulder", "elbow", "gripper"), ("top", "wrist")
+    units = ("rad", "rad", "0..1")
+    schema = Schema(
+        tuple(Camera(name, HEIGHT, WIDTH) for name in cameras), joints, units, joints, units, 10.0
+    )
+    index = 0
+    for episode, steps in enumerate(LENGTHS):
+        state, action, effort = np.random.default_rng(episode).normal(size=(3, steps, 3))
+        images = {
+            name: np.stack([picture(shown(name, index + step)) for step in range(steps)])
+            for name in cameras
+        }
+        path = folder / f"episode_{episode}.hdf5"
+        write_episode(
+            path, schema, images, state, action, vectors={"effort": effort}, seed=40 + episode
+        )
+        index += steps
+
+
+_SOURCES: dict[str, Callable[[Path], None]] = {
+    "v2.1": _write_v21,
+    "v2.1 with B-frames": partial(_write_v21, b_frames=2),
+    "hdf5": _write_hdf5,
+}
