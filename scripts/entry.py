@@ -2,7 +2,7 @@
 
 Hydra composes, nothing more: no output folder, no change of directory, no logging set up. Exit
 codes: 0 done, 2 the user's input is wrong (one message, no traceback), 1 anything else,
-130 interrupted.
+130 interrupted; a script that has others returns them from its main.
 """
 
 import difflib
@@ -29,10 +29,10 @@ CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 def run(
     config_name: str,
-    main: Callable[[DictConfig], None],
+    main: Callable[[DictConfig], int | None],
     saved_config: Callable[[DictConfig], Path | None] | None = None,
 ) -> NoReturn:
-    """Compose, call `main(config)` and exit with its code; `--help` and `--cfg` only print.
+    """Compose, call `main(config)` and exit with the code it returns; `--help`, `--cfg` only print.
 
     saved_config may name a resolved YAML file to start from instead of the defaults (a run that is
     resumed); what the command line says is then laid over it.
@@ -50,7 +50,7 @@ def run(
             sys.exit(0)
         if missing := sorted(OmegaConf.missing_keys(config)):
             raise UserError("missing: give " + ", ".join(f"{key}=..." for key in missing))
-        main(config)
+        code = main(config) or 0
     except BrokenPipeError:  # whoever read our words, `head` perhaps, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -63,7 +63,7 @@ def run(
             sys.exit(1)
         print(f"error: {ours}", file=sys.stderr)
         sys.exit(2)
-    sys.exit(0)
+    sys.exit(code)
 
 
 def _warning(

@@ -19,7 +19,7 @@ LOADING = {
     *("_target_", "path", "batch_size", "workers", "std_floor", "undecodable", "cache", "mix"),
     *("held_out_fraction", "train_episodes", "held_out_episodes"),
 }
-"""Settings of a run's data that say how it was trained on, or what else; all others say what it is."""
+"""Settings of a run's data that say how it was trained on; all others say what it is."""
 
 
 def main(config: Any) -> None:

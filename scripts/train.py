@@ -13,10 +13,13 @@ normalisation stay.
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from entry import run
 from omegaconf import DictConfig, OmegaConf
+
+if TYPE_CHECKING:
+    from act_policy.data.dataset import DemonstrationDataset
 
 KL_WEIGHT = "model.kl_weight"
 
@@ -52,6 +55,8 @@ def main(config: DictConfig) -> None:
     data = instantiate(
         config.data, chunk_length=config.model.chunk_length, seed=config.seed, _convert_="all"
     )
+    if not resumed and run_folder.is_first_process():
+        check_demonstrations(data.dataset, config)
     training = build_training(
         OmegaConf.to_container(config.model),
         instantiate(config.optim),
@@ -124,6 +129,25 @@ def keep_paths(data: DictConfig) -> None:
             is_path = isinstance(value, str) and (Path(value).exists() or name == "cache")
             if is_path and value != "auto":
                 part[name] = str(Path(value).absolute())
+
+
+def check_demonstrations(dataset: "DemonstrationDataset", config: DictConfig) -> None:
+    """Print what is unusual about the demonstrations; UserError where they cannot be trained on."""
+    from act_policy.data.doctor import inspect_before_training
+    from act_policy.data.inspection import InspectionSettings, Verdict
+    from act_policy.errors import UserError
+
+    settings = InspectionSettings(
+        config.model.chunk_length, config.data.std_floor, config.data.undecodable
+    )
+    errors = []
+    for finding in inspect_before_training(dataset, settings):
+        if finding.verdict is Verdict.ERROR:
+            errors.append(f"{finding.text}. {finding.advice}")
+        elif finding.verdict is Verdict.WARNING:
+            print(f"warning: {finding.text}. {finding.advice}", file=sys.stderr)
+    if errors:
+        raise UserError("\n".join(errors))
 
 
 def saved_config(config: DictConfig) -> Path | None:

@@ -53,6 +53,7 @@ class AlohaHDF5Dataset:
             left out in any case where their recording was cut short.
         action_shift: 1 for files of a real robot, whose action stored at a step was given at the
             step before (see `shifted`); 0 for simulation.
+        paths: which of the files; by default all.
 
     Raises:
         UserError: a file that cannot be read or that does not fit the others.
@@ -66,16 +67,14 @@ class AlohaHDF5Dataset:
         jpeg_order: str = "bgr",
         unreadable: str = "stop",
         action_shift: int = 0,
+        paths: Sequence[Path] | None = None,
     ) -> None:
         if jpeg_order not in ("bgr", "rgb"):
             raise UserError(f"jpeg_order must be bgr or rgb, found {jpeg_order!r}")
         self._jpeg_order = jpeg_order
         self.folder = Path(folder)
         self._open: tuple[int, h5py.File] | None = None
-        self.episode_paths = sorted(
-            (path for path in self.folder.glob("*.hdf5") if not path.name.startswith(".")),
-            key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path.name)],
-        )
+        self.episode_paths = episode_files(self.folder) if paths is None else list(paths)
         if not self.episode_paths:
             raise UserError(f"{folder}: holds no *.hdf5 episode")
         faults, found = Faults(unreadable), {}
@@ -219,6 +218,14 @@ class AlohaHDF5Dataset:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": None}  # an open file does not travel to a worker
+
+
+def episode_files(folder: Path) -> list[Path]:
+    """The episodes of a folder in the natural order of their names: 2 before 10."""
+    return sorted(
+        (path for path in folder.glob("*.hdf5") if not path.name.startswith(".")),
+        key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path.name)],
+    )
 
 
 def _unit_a_second(unit: str) -> str:

@@ -76,6 +76,7 @@ class LeRobotDataset:
         names = {e.number: f"episode_{e.number:06d}" for e in self._metadata.episodes}
         kept, notes = faults.settle(names)
         self.notes += notes
+        self.faults = faults.named(names)
         self.entries: list[EpisodeEntry] = [e for e in self._metadata.episodes if e.number in kept]
         self.lengths = np.array([entry.length for entry in self.entries], np.int64)
         self.episode_names = [names[entry.number] for entry in self.entries]

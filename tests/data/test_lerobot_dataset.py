@@ -593,12 +593,12 @@ def call(script, *arguments):
 
 def test_the_report_shows_a_lerobot_folder(tmp_path):
     folder = write_lerobot(tmp_path)
-    result = call("inspect_dataset.py", f"path={folder}")
+    result = call("inspect_dataset.py", f"path={folder}", f"out={tmp_path}/page.html")
     assert result.returncode == 0, result.stderr
     for text in ("36, 3.6 s", "10 steps per second", "pick the cube", "gripper", "wrist"):
         assert text in result.stdout
     remove(VIDEO["v3.0"])(folder)
-    result = call("inspect_dataset.py", f"path={folder}")
+    result = call("inspect_dataset.py", f"path={folder}", f"out={tmp_path}/page.html")
     assert (result.returncode, "Traceback" in result.stderr) == (2, False)
     assert "no such video file" in result.stderr
 

@@ -18,10 +18,13 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from omegaconf import OmegaConf
 from PIL import Image
 
 from act_policy import ACTPolicy
 from act_policy.data.aloha_hdf5 import write_episode
+from act_policy.data.dataset import open_dataset
+from act_policy.errors import UserError
 from act_policy.types import Camera, Observation, Schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -211,6 +214,25 @@ def test_relative_paths_hold_from_anywhere_and_skipped_frames_are_told(tmp_path:
 
 
 @pytest.mark.slow
+def test_what_is_unusual_about_the_demonstrations_is_told_first(
+    demonstrations: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, copy in (("000000", "0"), ("000001", "1"), ("000000", "2")):
+        (tmp_path / f"episode_{copy}.hdf5").write_bytes(
+            (demonstrations / f"episode_{name}.hdf5").read_bytes()
+        )
+    config = OmegaConf.create(
+        {"model": {"chunk_length": 2}, "data": {"std_floor": 0.01, "undecodable": "stop"}}
+    )
+    check = runpy.run_path(str(ROOT / "scripts" / "train.py"))["check_demonstrations"]
+    check(open_dataset(tmp_path), config)
+    assert "warning: states and actions are those of another episode" in capsys.readouterr().err
+    with h5py.File(tmp_path / "episode_1.hdf5", "a") as file:
+        file["action"][3, 1] = np.nan
+    with pytest.raises(UserError, match=r"first dy at step 3\).*Leave these episodes out"):
+        check(open_dataset(tmp_path), config)
+
+
 def test_resume_goes_on_from_a_copied_run_folder(demonstrations: Path, tmp_path: Path) -> None:
     first = call("experiment=tiny", f"data.path={demonstrations}", f"out={tmp_path / 'first'}")
     assert first.returncode == 0, first.stderr

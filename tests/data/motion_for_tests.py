@@ -1,0 +1,67 @@
+"""Demonstrations in which nothing is unusual, in both formats, before a test plants a fault."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from episodes_for_tests import make_arrays, make_schema
+from lerobot_for_tests import TOP, change_table, write_lerobot
+
+from act_policy.data.aloha_hdf5 import write_episode
+from act_policy.data.dataset import DemonstrationDataset, open_dataset
+
+Change = Callable[[int, np.ndarray, np.ndarray], None]
+"""Changes the state and the action of an episode in place."""
+
+LEAD = 2
+"""Steps by which the action leads the state."""
+
+
+def sweep(steps: int, episode: int) -> tuple[np.ndarray, np.ndarray]:
+    """float32 (T, 3) state and action at 10 steps per second: three joints that sweep."""
+    time = np.arange(steps + LEAD)[:, None] / 10 + episode
+    path = np.sin(time * [1.0, 1.3, 0.7]).astype(np.float32)
+    return path[:steps].copy(), path[LEAD:].copy()
+
+
+def aloha_motion(
+    folder: Path,
+    change: Change | None = None,
+    lengths: Sequence[int] = (60, 60),
+    outcomes: Sequence[bool | None] | None = None,
+) -> DemonstrationDataset:
+    """Write ALOHA files; their random images count as moving."""
+    schema = make_schema()
+    for episode, steps in enumerate(lengths):
+        state, action = sweep(steps, episode)
+        if change is not None:
+            change(episode, state, action)
+        arrays = make_arrays(schema, steps, episode) | {"state": state, "action": action}
+        path = folder / f"episode_{episode}.hdf5"
+        success = None if outcomes is None else outcomes[episode]
+        write_episode(path, schema, **arrays, success=success)
+    return open_dataset(folder)
+
+
+def lerobot_motion(
+    folder: Path, change: Change | None = None, lengths: Sequence[int] = (60, 60)
+) -> DemonstrationDataset:
+    """Write a LeRobotDataset v3.0 with an image column, all episodes in one file."""
+    write_lerobot(folder, lengths, keys=(TOP,), kind="image", per_file=len(lengths))
+    pairs = [sweep(steps, episode) for episode, steps in enumerate(lengths)]
+    for episode, (state, action) in enumerate(pairs):
+        if change is not None:
+            change(episode, state, action)
+
+    def write(columns: dict[str, list[Any]]) -> None:
+        for key, place in (("observation.state", 0), ("action", 1)):
+            columns[key] = np.concatenate([pair[place] for pair in pairs]).tolist()
+
+    change_table(folder / "data/chunk-000/file-000.parquet", write)
+    for path in (folder / "meta/episodes/chunk-000").glob("*.parquet"):
+        change_table(path, lambda c: c.update(tasks=[["pick"]] * len(c["tasks"])))
+    return open_dataset(folder)
+
+
+WRITERS = {"aloha": aloha_motion, "lerobot": lerobot_motion}
