@@ -87,11 +87,40 @@ class ActionChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Camera:
-    """One camera's name and its image size in pixels."""
+    """One camera's name and its image size in pixels.
+
+    source_size: (height, width) of the frames that its images were made from; None where the
+        images are as the camera took them.
+    crop: (top, left, height, width), what was cut out of such a frame before it was scaled; None
+        is the whole frame. `act_policy.resize.camera_image` does the same again.
+    """
 
     name: str
     height: int
     width: int
+    source_size: tuple[int, int] | None = None
+    crop: tuple[int, int, int, int] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, those that are set; `from_dict` is the inverse."""
+        plain: dict[str, Any] = {"name": self.name, "height": self.height, "width": self.width}
+        if self.source_size is not None:
+            plain["source_size"] = list(self.source_size)
+        if self.crop is not None:
+            plain["crop"] = list(self.crop)
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Camera":
+        """Rebuild from plain values; TypeError where a field is missing or unknown."""
+        source, crop = plain.get("source_size"), plain.get("crop")
+        return cls(
+            **{
+                **plain,
+                "source_size": None if source is None else tuple(source),
+                "crop": None if crop is None else tuple(crop),
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -135,6 +164,8 @@ class Schema:
                 raise UserError(
                     f"camera {camera.name}: size {camera.height}x{camera.width} must be positive"
                 )
+            if camera.crop is not None and camera.source_size is None:
+                raise UserError(f"camera {camera.name}: a crop needs a source_size to be cut from")
         if not self.rate > 0:
             raise UserError(f"rate must be positive, found {self.rate} steps per second")
 
@@ -211,7 +242,10 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` is the inverse."""
-        plain = asdict(self)
+        plain = {
+            **asdict(self),
+            "cameras": [camera.to_dict() for camera in self.cameras],
+        }
         return {key: list(v) if isinstance(v, tuple) else v for key, v in plain.items()}
 
     @classmethod
@@ -222,7 +256,7 @@ class Schema:
             raise UserError(f"schema: unknown fields {', '.join(unknown)}")
         try:
             return cls(
-                cameras=tuple(Camera(**camera) for camera in plain["cameras"]),
+                cameras=tuple(Camera.from_dict(camera) for camera in plain["cameras"]),
                 state_names=tuple(plain["state_names"]),
                 state_units=tuple(plain["state_units"]),
                 action_names=tuple(plain["action_names"]),

@@ -120,7 +120,8 @@ class ACTConfig:
         return cls.from_dict(
             {
                 **fields,
-                "cameras": [asdict(camera) for camera in schema.cameras],
+                # the network does not care what its images were made from
+                "cameras": [Camera(c.name, c.height, c.width).to_dict() for c in schema.cameras],
                 "state_size": schema.state_size,
                 "action_size": schema.action_size,
                 "environment_state_size": len(schema.environment_state_names),
@@ -139,7 +140,7 @@ class ACTConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` is the inverse."""
-        return {**asdict(self), "cameras": [asdict(camera) for camera in self.cameras]}
+        return {**asdict(self), "cameras": [camera.to_dict() for camera in self.cameras]}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "ACTConfig":
@@ -151,7 +152,7 @@ class ACTConfig:
                 f"known are {', '.join(sorted(known))}"
             )
         try:
-            cameras = tuple(Camera(**camera) for camera in plain["cameras"])
+            cameras = tuple(Camera.from_dict(camera) for camera in plain["cameras"])
             return cls(**{**plain, "cameras": cameras})
         except KeyError as missing:
             raise UserError(f"ACTConfig: field {missing} is missing") from None
