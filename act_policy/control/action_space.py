@@ -1,6 +1,7 @@
 """What each dimension of the action is, and within which limits a command may move it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -45,13 +46,14 @@ class ActionSpace:
 
     @property
     def positions(self) -> np.ndarray:
-        """bool (a,): a command is a place to go to; elsewhere it is a motion, and 0 is rest."""
+        """Bool (a,): a command is a place to go to; elsewhere it is a motion, and 0 is rest."""
         return np.array([kind in ("position", "switch") for kind in self.kinds])
 
     @property
     def jumps(self) -> np.ndarray:
-        """bool (a,): never blended or interpolated, for a mean of two values means neither."""
-        return np.array([kind == "switch" for kind in self.kinds]) | np.isfinite(self.period)
+        """Bool (a,): never blended or interpolated, for a mean of two values means neither."""
+        switches = np.array([kind == "switch" for kind in self.kinds])
+        return np.asarray(switches | np.isfinite(self.period))
 
     def difference(self, target: np.ndarray, origin: np.ndarray) -> np.ndarray:
         """From origin to target (a,), the short way round where an angle wraps."""
@@ -119,7 +121,7 @@ def action_space(schema: Schema, shown: Demonstrated, settings: RobotSettings) -
 
 def _dimension(
     schema: Schema, index: int, shown: Demonstrated, joint: JointSettings, settings: RobotSettings
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """One dimension's fields of ActionSpace."""
     name, unit = schema.action_names[index], schema.action_units[index]
     kind = joint.kind or _kind_of(name, unit)

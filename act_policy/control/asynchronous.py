@@ -18,15 +18,16 @@ from act_policy.types import Observation, Schema
 _NOTHING = 1e-6  # of a step: what rounding makes of a whole one
 
 
-class PolicyFault(Exception):
+class PolicyError(Exception):
     """The policy cannot be relied on: it died, is late, or predicted what is no number."""
 
 
 class Answer(NamedTuple):
-    """A chunk (k, a) and the moment at which the images it was made from were taken."""
+    """A chunk (k, a), or why there is none, to the images taken at this moment."""
 
     captured: float
-    chunk: np.ndarray
+    chunk: np.ndarray | None
+    error: str = ""
 
 
 class Inference(Protocol):
@@ -48,7 +49,7 @@ class Inference(Protocol):
         """Ask; never waits."""
 
     def poll(self) -> Answer | None:
-        """The answer, once; None where there is none yet. Raises PolicyFault."""
+        """The answer, once; None where there is none yet. Raises PolicyError if it died."""
 
 
 class Proposal(NamedTuple):
@@ -149,7 +150,7 @@ class AsynchronousExecutor:
         """What to do now; None before the first chunk and past the end of the last.
 
         Raises:
-            PolicyFault: the policy died, took too long, or predicted what is no number.
+            PolicyError: the policy died, took too long, or predicted what is no number.
         """
         self._collect(now)
         if self._ready is not None and (
@@ -165,27 +166,30 @@ class AsynchronousExecutor:
     def _collect(self, now: float) -> None:
         answer = self._inference.poll()
         if answer is not None and answer.captured == self._asked_for:
-            self._check(answer.chunk)
+            chunk = self._checked(answer)
             # The first chunk is for an arm that rested until it came: nothing of it is past.
             begin = answer.captured if self._chunks else now
-            self._ready = _Trajectory(answer.captured, begin, np.array(answer.chunk), self._rate)
+            self._ready = _Trajectory(answer.captured, begin, chunk, self._rate)
         if not self._inference.busy:
             self._waiting_since = None
         elif self._waiting_since is not None and now - self._waiting_since > self._max_answer_time:
-            raise PolicyFault(
+            raise PolicyError(
                 f"the policy has not answered for {now - self._waiting_since:.2f} s "
                 f"(max_answer_time is {self._max_answer_time} s)"
             )
 
-    def _check(self, chunk: np.ndarray) -> None:
+    def _checked(self, answer: Answer) -> np.ndarray:
         """Let nothing else than a chunk of finite numbers in."""
+        if (chunk := answer.chunk) is None:
+            raise PolicyError(f"the policy failed: {answer.error}")
         schema = self._inference.schema
         expected = (self._inference.chunk_length, schema.action_size)
         if chunk.shape != expected:
-            raise PolicyFault(f"the policy predicted a chunk of {chunk.shape}, not {expected}")
+            raise PolicyError(f"the policy predicted a chunk of {chunk.shape}, not {expected}")
         if not (finite := np.isfinite(chunk)).all():
             bad = [schema.action_names[i] for i in np.flatnonzero(~finite.all(axis=0))]
-            raise PolicyFault(f"the policy predicted no finite number for {', '.join(bad)}")
+            raise PolicyError(f"the policy predicted no finite number for {', '.join(bad)}")
+        return np.array(chunk)
 
     def _blended(self, now: float) -> Proposal | None:
         if not self._chunks:

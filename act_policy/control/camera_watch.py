@@ -1,4 +1,4 @@
-"""Whether the images are such as the policy was trained on: none frozen, black or of other light."""
+"""Whether images are such as the policy was trained on: none frozen, black, of other light."""
 
 from collections.abc import Mapping
 
@@ -69,4 +69,3 @@ def image_levels(image: np.ndarray) -> tuple[float, float]:
     """Mean and deviation of an image's pixels, scaled to [0, 1]."""
     sample = image[::4, ::4] if image.size > 50_000 else image  # 1 in 16 tells as much
     return float(sample.mean()) / 255, float(sample.std()) / 255
-

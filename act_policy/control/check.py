@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.control.asynchronous import PolicyFault
+from act_policy.control.asynchronous import PolicyError
 from act_policy.control.camera_watch import image_levels
 from act_policy.control.deployment import Deployment
 from act_policy.control.robot import Reading
@@ -78,8 +78,8 @@ def _describe(
             else "the policy does not say what was demonstrated"
         )
         lines.append(
-            f"camera    {camera.name}: {taken[0]}x{taken[1]}, used as {camera.height}x{camera.width}"
-            f"; brightness {mean:.2f} ({known}), contrast {deviation:.2f}"
+            f"camera    {camera.name}: {taken[0]}x{taken[1]}, used as {camera.height}x"
+            f"{camera.width}; brightness {mean:.2f} ({known}), contrast {deviation:.2f}"
         )
     for i, name in enumerate(schema.state_names):
         lines.append(
@@ -120,10 +120,12 @@ def _ask(
         inference.submit(observation, asked)
         try:
             answer = inference.wait(60.0)
-        except PolicyFault as error:
+        except PolicyError as error:
             return [str(error)]
         if answer is None:
             return ["the policy did not answer within 60 s"]
+        if answer.chunk is None:
+            return [answer.error]
         if not np.isfinite(answer.chunk).all():
             return ["the policy predicts what is no finite number"]
         took.append(clock() - asked)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from act_policy.control.settings import RobotSettings
 from act_policy.control.robot import Reading
+from act_policy.control.settings import RobotSettings
 from act_policy.errors import UserError
 from act_policy.resize import camera_image
 from act_policy.types import Observation, Schema

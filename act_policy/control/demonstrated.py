@@ -11,7 +11,7 @@ from act_policy.types import Schema
 
 
 class Levels(NamedTuple):
-    """Over the frames of one camera: smallest and largest mean and deviation of pixels in [0, 1]."""
+    """Smallest and largest mean and deviation of one camera's frames, pixels in [0, 1]."""
 
     mean: tuple[float, float]
     deviation: tuple[float, float]

@@ -7,15 +7,15 @@ the predicted chunk go through a pipe. One question is open at a time.
 import multiprocessing
 import os
 import signal
-import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from act_policy.control.asynchronous import Answer, PolicyFault
+from act_policy.control.asynchronous import Answer, PolicyError
 from act_policy.control.executor import ChunkPolicy
 from act_policy.control.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
@@ -34,7 +34,8 @@ def open_policy(spec: str, threads: int) -> ChunkPolicy:
     if spec.startswith(("ws://", "wss://")):
         from act_policy.control.client import RemotePolicy  # needs websockets
 
-        return RemotePolicy(spec)
+        remote: ChunkPolicy = RemotePolicy(spec)
+        return remote
     if not spec.endswith(".onnx"):
         raise UserError(f"policy {spec}: expected FILE.onnx or ws://HOST:PORT")
     return OnnxPolicy(spec, threads=threads)
@@ -79,7 +80,7 @@ class InferenceProcess:
             self._pipe.send(self._memory.name)
         except BaseException as error:
             self.close()
-            if isinstance(error, PolicyFault):
+            if isinstance(error, PolicyError):
                 raise UserError(str(error)) from None
             raise
 
@@ -99,21 +100,17 @@ class InferenceProcess:
         if observation.environment_state is not None:
             self._shared["/environment_state"][:] = observation.environment_state
         self.busy = True
-        try:
+        with suppress(OSError):  # it died: poll says so
             self._pipe.send(captured)
-        except OSError:
-            pass  # it died: poll says so
 
     def poll(self) -> Answer | None:
-        """The answer, once; raises PolicyFault if the policy failed or its process died."""
+        """The answer, once; raises PolicyError if the process died."""
         if not self._pipe.poll():
             if not self._process.is_alive():
-                raise PolicyFault(self._death())
+                raise PolicyError(self._death())
             return None
         answer = self._receive()
         self.busy = False
-        if isinstance(answer, str):
-            raise PolicyFault(f"the policy failed: {answer}")
         return Answer(*answer)
 
     def wait(self, seconds: float) -> Answer | None:
@@ -139,7 +136,7 @@ class InferenceProcess:
             return self._pipe.recv()
         except (EOFError, OSError):
             self._process.join(1.0)
-            raise PolicyFault(self._death()) from None
+            raise PolicyError(self._death()) from None
 
     def _death(self) -> str:
         code = self._process.exitcode
@@ -179,15 +176,20 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
         shared = _arrays(schema, memory)
         images = {name: shared[name] for name in schema.camera_names}
         extra = shared["/environment_state"] if schema.environment_state_names else None
+        failed = False
         while True:
             captured = pipe.recv()
             try:
+                # A policy server's client stays disconnected after a failure. That the loop asks
+                # again means that the operator has resumed.
+                if failed and hasattr(policy, "connect"):
+                    policy.connect()
                 chunk = policy.predict_chunk(Observation(images, shared["/state"], extra))
                 pipe.send((captured, np.asarray(chunk)))
-            except UserError as error:
-                pipe.send(str(error))
-            except Exception:
-                pipe.send(traceback.format_exc(limit=-1).strip().splitlines()[-1])
+                failed = False
+            except Exception as error:
+                failed = True
+                name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+                pipe.send((captured, None, f"{name}{error}"))
     except (EOFError, OSError):
         os._exit(0)  # nobody is left to answer
-

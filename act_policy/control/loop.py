@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from act_policy.control.asynchronous import PolicyFault, Proposal
+from act_policy.control.asynchronous import PolicyError, Proposal
 from act_policy.control.camera_watch import CameraWatch
 from act_policy.control.contract import Contract
 from act_policy.control.deadlines import Deadlines
@@ -23,7 +23,7 @@ from act_policy.types import Observation
 
 
 class Executor(Protocol):
-    """What proposes actions; `AsynchronousExecutor` on a robot, `LockStep` where the world waits."""
+    """Proposes actions: `AsynchronousExecutor` on a robot, `LockStep` where the world waits."""
 
     def reset(self) -> None:
         """Forget all chunks."""
@@ -32,7 +32,7 @@ class Executor(Protocol):
         """Show what the robot sees, at the policy's rate."""
 
     def action(self, now: float) -> Proposal | None:
-        """The action for this moment; raises PolicyFault."""
+        """The action for this moment; raises PolicyError."""
 
 
 class LockStep:
@@ -52,7 +52,7 @@ class LockStep:
         try:
             self._action = self._executor.select_action(observation)
         except UserError as error:
-            raise PolicyFault(str(error)) from None
+            raise PolicyError(str(error)) from None
 
     def action(self, now: float) -> Proposal | None:
         """The action of this step, once; it has no age, since the world waited."""
@@ -156,12 +156,15 @@ class ControlLoop:
             reading = self.robot.get_observation()
             observation = self._contract.observation(reading)
         except UserError as error:
-            return self._blind(now, "observation", str(error))
+            self._blind(now, "observation", str(error))
+            return None
         except Exception as error:  # of the robot's driver, which may raise anything
-            return self._blind(now, "robot", f"the robot's observation failed: {error!r}")
+            self._blind(now, "robot", f"the robot's observation failed: {error!r}")
+            return None
         self._state, self._captured = observation.state, reading.captured
         if reason := self._watch.fault(observation.images, now):
-            return self._blind(now, "camera", reason)
+            self._blind(now, "camera", reason)
+            return None
         outside = pose_outside(
             self._contract.schema, self._shown, self._state, self._settings.safety.start_outside
         )
@@ -192,7 +195,7 @@ class ControlLoop:
             if observation is not None:
                 self._executor.observe(observation, self._captured, now)
             return self._executor.action(now)
-        except PolicyFault as error:
+        except PolicyError as error:
             self.supervisor.fault(now, "policy", str(error))
             return None
 

@@ -129,10 +129,9 @@ def load_hook(spec: str, option: str) -> Callable[..., Any]:
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
     try:
-        hook = getattr(importlib.import_module(module_name), function)
+        hook: Callable[..., Any] = getattr(importlib.import_module(module_name), function)
     except (ImportError, AttributeError) as error:
         raise UserError(f"{option} {spec}: cannot be imported: {error}") from None
     if not callable(hook):
         raise UserError(f"{option} {spec}: is no function")
     return hook
-

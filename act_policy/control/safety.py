@@ -74,9 +74,7 @@ class Supervisor:
     @property
     def wants_policy(self) -> bool:
         """Whether a proposal would be looked at."""
-        return self.mode is Mode.RUNNING or (
-            self.mode is Mode.APPROACHING and self._target is None
-        )
+        return self.mode is Mode.RUNNING or (self.mode is Mode.APPROACHING and self._target is None)
 
     def start(self, now: float) -> None:
         """The operator lets the arm move, at first or after a fault."""

@@ -160,7 +160,9 @@ def settings_from_dict(plain: Mapping[str, Any], where: str = "settings") -> Rob
 
 def _check_joint(where: str, joint: JointSettings) -> None:
     if joint.low is not None and joint.high is not None and not joint.low < joint.high:
-        raise UserError(f"{where}: low is {joint.low} and high is {joint.high}; expected low < high")
+        raise UserError(
+            f"{where}: low is {joint.low} and high is {joint.high}; expected low < high"
+        )
     for name in ("max_speed", "max_step", "approach_speed"):
         if (value := getattr(joint, name)) is not None and not value > 0:
             raise UserError(f"{where}.{name} is {value}; expected a positive number")
@@ -179,9 +181,7 @@ def _build(wanted: type[SettingsT], plain: Any, where: str) -> SettingsT:
         raise UserError(
             f"{where}: unknown {', '.join(unknown)}; expected some of {', '.join(sorted(known))}"
         )
-    values = {
-        name: _value(hints[name], value, f"{where}: {name}") for name, value in plain.items()
-    }
+    values = {name: _value(hints[name], value, f"{where}: {name}") for name, value in plain.items()}
     return wanted(**values)
 
 
@@ -206,14 +206,15 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
     if get_origin(hint) is tuple:
         of, count = options[0], 0 if options[-1] is Ellipsis else len(options)
         if not isinstance(value, list | tuple) or (count and len(value) != count):
-            raise UserError(f"{where}: found {value!r}, expected a list{f' of {count}' * bool(count)}")
+            raise UserError(
+                f"{where}: found {value!r}, expected a list{f' of {count}' * bool(count)}"
+            )
         return tuple(_scalar(of, item, where) for item in value)
     if hint in (float, int, str):
         wanted = {float: (int, float), int: (int,), str: (str,)}[hint]
         if not isinstance(value, wanted) or isinstance(value, bool):
             raise UserError(f"{where}: found {value!r}, expected {hint.__name__}")
-        if hint is float and not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{where}: found {value!r}, expected a finite number")
         return hint(value)
     return _scalar(options[0], value, where)  # one type or None
-

@@ -7,7 +7,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from act_policy.control.asynchronous import PolicyFault
+from act_policy.control.asynchronous import PolicyError
 from act_policy.control.deployment import Deployment
 from act_policy.control.loop import OperatorDevice
 from act_policy.control.operator_input import OperatorInput
@@ -56,7 +56,7 @@ def shadow(
             executor.observe(observation, reading.captured, now)
             if (proposal := executor.action(now)) is not None:
                 proposed, age = proposal.action, proposal.age
-        except PolicyFault as error:
+        except PolicyError as error:
             reason = str(error)
             executor.reset()
         if reason:

@@ -9,6 +9,7 @@
                                     uint8 (T, bytes), JPEG rows padded with zeros
       /action                       float32 (T, a)
       /base_action                  float32 (T, 2), mobile ALOHA only; follows the action
+      /operator                     bool (T,), ours: where a person acted during a policy's run
 
 Sources of the layout: act/record_sim_episodes.py, act/utils.py (tonyzhaozh/act) and
 compress_data.py, utils.py (MarkFzp/act-plus-plus).
@@ -168,6 +169,7 @@ def write_episode(
     seed: int | None = None,
     success: bool | None = None,
     settings: Mapping[str, Any] | None = None,
+    operator: np.ndarray | None = None,
 ) -> None:
     """Write one episode so that the file is either whole or not there, whatever happens.
 
@@ -185,6 +187,7 @@ def write_episode(
         seed: of the initial state, by which an evaluation avoids those that were trained on.
         success: the outcome.
         settings: how it was recorded, plain values for JSON; kept for the record.
+        operator: bool (T,), the steps in which a person acted instead of a policy.
 
     Raises:
         UserError: the arrays do not fit the schema or are not finite, or the file cannot be
@@ -214,6 +217,8 @@ def write_episode(
                 f"images/{camera.name}", data=frames, chunks=(1, *frames.shape[1:])
             )
         hdf5["action"] = np.asarray(action, np.float32)
+        if operator is not None:
+            hdf5["operator"] = np.asarray(operator, bool)
     try:
         with atomic_file(path) as file:
             file.write(content.getbuffer())
