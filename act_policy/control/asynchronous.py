@@ -6,7 +6,7 @@ rested until then. Time is passed in and never asked for, so that every test is 
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Answer(NamedTuple):
     error: str = ""
 
 
+@runtime_checkable
 class Inference(Protocol):
     """A policy that is asked now and answers later; `InferenceProcess` is one."""
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from act_policy.errors import UserError
 from act_policy.types import Observation
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Proposes actions: `AsynchronousExecutor` on a robot, `LockStep` where the world waits."""
 
@@ -60,6 +61,7 @@ class LockStep:
         return None if action is None else Proposal(action, 0.0)
 
 
+@runtime_checkable
 class OperatorDevice(Protocol):
     """With which a person takes over: any of LeRobot's teleoperators is one."""
 

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class Reading(NamedTuple):
     joints: Mapping[str, float]
 
 
+@runtime_checkable
 class Robot(Protocol):
     """An arm with its cameras. No method may block for longer than a tick."""
 

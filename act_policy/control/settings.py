@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from act_policy.errors import UserError
@@ -18,7 +17,6 @@ from act_policy.errors import UserError
 Kind = Literal["position", "switch", "velocity", "displacement"]
 Hold = Literal["hold", "park"]
 SettingsT = TypeVar("SettingsT")
-_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -105,10 +103,10 @@ class RobotSettings:
     ignore: what the robot has and the policy does not use.
     """
 
-    joints: Mapping[str, JointSettings] = _NONE
-    cameras: Mapping[str, str] = _NONE
-    state: Mapping[str, str] = _NONE
-    actions: Mapping[str, str] = _NONE
+    joints: Mapping[str, JointSettings] = field(default_factory=dict)
+    cameras: Mapping[str, str] = field(default_factory=dict)
+    state: Mapping[str, str] = field(default_factory=dict)
+    actions: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     safety: SafetySettings = field(default_factory=SafetySettings)
     timing: TimingSettings = field(default_factory=TimingSettings)
