@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TextIO
+from typing import IO
 
 
 class OperatorInput:
@@ -66,7 +66,7 @@ class OperatorInput:
         self._stopped = source
 
     @contextmanager
-    def listening(self, stream: TextIO | None = None) -> Iterator[None]:
+    def listening(self, stream: IO[str] | None = None) -> Iterator[None]:
         """Listen to signals and to the keyboard, `stream` or the standard input."""
         before = {
             number: signal.signal(number, self._signal)
@@ -89,13 +89,13 @@ class OperatorInput:
         else:
             self.ended = name
 
-    def _read(self, keys: TextIO) -> None:
+    def _read(self, keys: IO[str]) -> None:
         while character := keys.read(1):  # "" at the end of a file that is no keyboard
             self.key(character)
 
 
 @contextmanager
-def _unbuffered(stream: TextIO) -> Iterator[TextIO]:
+def _unbuffered(stream: IO[str]) -> Iterator[IO[str]]:
     """Let a terminal pass on each key at once; anything else is read as it comes."""
     if not stream.isatty():
         yield stream

@@ -105,9 +105,7 @@ def test_a_wrapping_angle_is_neither_blended_nor_interpolated() -> None:
         }
     )
     clock = Clock()
-    executor = AsynchronousExecutor(
-        LateInference(clock, Counting()), space_of(settings), settings
-    )
+    executor = AsynchronousExecutor(LateInference(clock, Counting()), space_of(settings), settings)
     actions = follow(executor, clock, 12, period=STEP / 2)
     assert actions == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 100, 100]
 
@@ -127,7 +125,8 @@ def test_a_chunk_is_kept_for_its_minimum() -> None:
     executor, _, clock = make(execute_steps=1, minimum_steps=3, blend_steps=0)
     actions = follow(executor, clock, 7)
     assert actions[:3] == [0, 1, 2]
-    assert actions[3] is not None and actions[3] >= 100
+    assert actions[3] is not None
+    assert actions[3] >= 100
     assert all(a is not None and int(a) // 100 == int(actions[3]) // 100 for a in actions[3:6])
 
 

@@ -15,7 +15,9 @@ from act_policy.control.settings import RobotSettings, settings_from_dict
 wild = st.floats(-1e6, 1e6)
 
 
-@given(wanted=st.tuples(wild, wild, wild), last=st.tuples(wild, wild, wild), seed=st.integers(0, 99))
+@given(
+    wanted=st.tuples(wild, wild, wild), last=st.tuples(wild, wild, wild), seed=st.integers(0, 99)
+)
 def test_no_command_passes_a_limit(
     wanted: tuple[float, ...], last: tuple[float, ...], seed: int
 ) -> None:
@@ -27,7 +29,8 @@ def test_no_command_passes_a_limit(
     measured[2] = np.nan
     command, cut = limit_command(space, np.array(wanted), before, measured, 0.1)
     assert np.isfinite(command).all()
-    assert (command >= space.low - 0.2).all() and (command <= space.high + 0.2).all()
+    assert (command >= space.low - 0.2).all()
+    assert (command <= space.high + 0.2).all()
     assert abs(command[0] - measured[0]) <= 0.2 + 1e-9
     within = np.clip(wanted, space.low, space.high)
     if not cut:
@@ -74,9 +77,7 @@ def test_without_any_limits_nothing_moves() -> None:
     unknown = demonstrated(SCHEMA, {})
     with pytest.raises(UserError, match=r"action shoulder has no limits.*low and \.high in rad"):
         action_space(SCHEMA, unknown, RobotSettings())
-    given_limits = {
-        name: {"low": -1.0, "high": 1.0} for name in ("shoulder", "gripper", "base")
-    }
+    given_limits = {name: {"low": -1.0, "high": 1.0} for name in ("shoulder", "gripper", "base")}
     space = action_space(SCHEMA, unknown, settings_from_dict({"joints": given_limits}))
     assert space.max_speed[0] == 4.0
     imported = {"action": {"min": [None] * 3, "max": [None] * 3}}  # other software may not say
