@@ -292,12 +292,20 @@ class ImageStatistics(NamedTuple):
     std: np.ndarray
 
 
+class ImageLevels(NamedTuple):
+    """Smallest and largest over one camera's frames: their mean and deviation, pixels in [0, 1]."""
+
+    mean: tuple[float, float]
+    deviation: tuple[float, float]
+
+
 class Statistics(NamedTuple):
     """What the normaliser needs, over exactly the episodes trained on.
 
     std_floor: the smallest divisor, in physical units; a joint that never moved must not explode.
     step_count: number of steps measured; 0 where an imported policy does not say it.
     images: by camera name, for policies trained with others than ImageNet's; None is ImageNet's.
+    image_levels: by camera name, of a sample of frames, for the robot; None where not measured.
     """
 
     state: FieldStatistics
@@ -306,6 +314,7 @@ class Statistics(NamedTuple):
     std_floor: float = 1e-2
     environment_state: FieldStatistics | None = None
     images: Mapping[str, ImageStatistics] | None = None
+    image_levels: Mapping[str, ImageLevels] | None = None
 
     def scale(self, field: FieldStatistics) -> np.ndarray:
         """The divisor max(std, std_floor), float64, one value a dimension."""

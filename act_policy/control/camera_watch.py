@@ -6,6 +6,7 @@ import numpy as np
 
 from act_policy.control.demonstrated import Demonstrated
 from act_policy.control.settings import SafetySettings
+from act_policy.image_levels import frame_levels
 
 BLACK = 4
 """No pixel of 0 to 255 brighter than this: a covered lens, or a camera that sends nothing."""
@@ -51,7 +52,7 @@ class CameraWatch:
         levels = self._levels.get(name)
         if levels is None or (limit := self._settings.odd_image_time) == 0:
             return None
-        found, sentence = image_levels(image), None
+        found, sentence = frame_levels(image), None
         for what, value, (low, high) in (
             ("brightness", found[0], levels.mean),
             ("contrast", found[1], levels.deviation),
@@ -63,9 +64,3 @@ class CameraWatch:
         if sentence is None or name not in self._usual:
             self._usual[name] = now
         return sentence if now - self._usual[name] > limit else None
-
-
-def image_levels(image: np.ndarray) -> tuple[float, float]:
-    """Mean and deviation of an image's pixels, scaled to [0, 1]."""
-    sample = image[::4, ::4] if image.size > 50_000 else image  # 1 in 16 tells as much
-    return float(sample.mean()) / 255, float(sample.std()) / 255

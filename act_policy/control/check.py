@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from act_policy.control.asynchronous import PolicyError
-from act_policy.control.camera_watch import image_levels
 from act_policy.control.deployment import Deployment
 from act_policy.control.robot import Reading
 from act_policy.control.safety import pose_outside
 from act_policy.errors import UserError
+from act_policy.image_levels import frame_levels
 from act_policy.types import Observation
 
 PREDICTIONS = 5
@@ -70,7 +70,7 @@ def _describe(
     lines = []
     for camera in schema.cameras:
         taken = reading.images[names.get(camera.name, camera.name)].shape
-        mean, deviation = image_levels(observation.images[camera.name])
+        mean, deviation = frame_levels(observation.images[camera.name])
         levels = shown.images.get(camera.name)
         known = (
             f"demonstrated {levels.mean[0]:.2f} to {levels.mean[1]:.2f}"

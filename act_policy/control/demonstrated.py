@@ -7,14 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from act_policy.errors import UserError
-from act_policy.types import Schema
-
-
-class Levels(NamedTuple):
-    """Smallest and largest mean and deviation of one camera's frames, pixels in [0, 1]."""
-
-    mean: tuple[float, float]
-    deviation: tuple[float, float]
+from act_policy.types import ImageLevels, Schema
 
 
 class Demonstrated(NamedTuple):
@@ -28,7 +21,7 @@ class Demonstrated(NamedTuple):
     state_high: np.ndarray
     action_low: np.ndarray
     action_high: np.ndarray
-    images: Mapping[str, Levels]
+    images: Mapping[str, ImageLevels]
 
 
 def demonstrated(schema: Schema, metadata: Mapping[str, Any]) -> Demonstrated:
@@ -53,7 +46,7 @@ def demonstrated(schema: Schema, metadata: Mapping[str, Any]) -> Demonstrated:
         return array
 
     images = {
-        name: Levels(tuple(levels["mean"]), tuple(levels["deviation"]))
+        name: ImageLevels(tuple(levels["mean"]), tuple(levels["deviation"]))
         for name, levels in (plain.get("image_levels") or {}).items()
     }
     return Demonstrated(

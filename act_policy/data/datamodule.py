@@ -16,7 +16,11 @@ from act_policy.data.chunks import chunk_rows, split_episodes
 from act_policy.data.dataset import DemonstrationDataset, open_dataset
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
-from act_policy.types import Observation, Schema, Statistics
+from act_policy.image_levels import range_of_levels
+from act_policy.types import ImageLevels, Observation, Schema, Statistics
+
+LEVEL_FRAMES = 128
+"""Of each camera, from which brightness and contrast are measured."""
 
 
 class Batch(NamedTuple):
@@ -67,6 +71,11 @@ class Samples(Dataset[Batch]):
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    def image(self, camera: str, index: int) -> np.ndarray:
+        """One sample's image of one camera, uint8 (h, w, 3)."""
+        frame: np.ndarray = self._frames.read(camera, self._numbers[[index]])[0]
+        return frame
 
     def __getitem__(self, index: int) -> Batch:
         return self.__getitems__([index])
@@ -279,6 +288,16 @@ class DemonstrationDataModule(LightningDataModule):
     def held_out_samples(self) -> Samples:
         """Every usable frame of the held-out episodes."""
         return Samples(self.dataset, self._frames, self.held_out_episodes, self.chunk_length)
+
+    @cached_property
+    def image_levels(self) -> dict[str, ImageLevels]:
+        """Of each camera, over training frames evenly spread over all episodes."""
+        samples = self.train_samples
+        chosen = np.linspace(0, len(samples) - 1, min(LEVEL_FRAMES, len(samples))).astype(int)
+        return {
+            camera: range_of_levels([samples.image(camera, index) for index in chosen])
+            for camera in self.schema.camera_names
+        }
 
     def prepare_data(self) -> None:
         """Decode encoded frames once, in one process only."""

@@ -3,11 +3,12 @@
 import numpy as np
 from loop_for_tests import SHOWN
 
-from act_policy.control.camera_watch import CameraWatch, image_levels
-from act_policy.control.demonstrated import Levels
+from act_policy.control.camera_watch import CameraWatch
 from act_policy.control.settings import SafetySettings, settings_from_dict
+from act_policy.image_levels import frame_levels
+from act_policy.types import ImageLevels
 
-LIT = SHOWN._replace(images={"front": Levels(mean=(0.4, 0.5), deviation=(0.05, 0.1))})
+LIT = SHOWN._replace(images={"front": ImageLevels(mean=(0.4, 0.5), deviation=(0.05, 0.1))})
 RANDOM = np.random.default_rng(0)
 
 
@@ -19,7 +20,7 @@ def image(brightness: float, contrast: float = 0.06) -> np.ndarray:
 def test_levels() -> None:
     half = np.zeros((2, 2, 3), np.uint8)
     half[0] = 255
-    assert image_levels(half) == (0.5, 0.5)
+    assert frame_levels(half) == (0.5, 0.5)
 
 
 def test_light_far_from_the_demonstrations_is_a_fault_after_a_while() -> None:
@@ -36,7 +37,7 @@ def test_light_far_from_the_demonstrations_is_a_fault_after_a_while() -> None:
 
 def test_a_fogged_lens_is_known_by_its_contrast() -> None:
     watch = CameraWatch(
-        LIT._replace(images={"front": Levels((0.4, 0.5), (0.2, 0.3))}), SafetySettings()
+        LIT._replace(images={"front": ImageLevels((0.4, 0.5), (0.2, 0.3))}), SafetySettings()
     )
     for now in (0.0, 0.6):
         watch.fault({"front": image(0.45, 0.02)}, now)
