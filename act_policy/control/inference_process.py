@@ -28,13 +28,15 @@ START_TIME = 120.0
 def open_policy(spec: str, threads: int) -> ChunkPolicy:
     """Open `FILE.onnx`, or a policy server's `ws://HOST:PORT`.
 
+    The server's key, where it wants one, is the environment variable ACT_POLICY_API_KEY.
+
     Raises:
         UserError: it is neither, or cannot be opened.
     """
     if spec.startswith(("ws://", "wss://")):
         from act_policy.control.client import RemotePolicy  # needs websockets
 
-        remote: ChunkPolicy = RemotePolicy(spec)
+        remote: ChunkPolicy = RemotePolicy(spec, api_key=os.environ.get("ACT_POLICY_API_KEY"))
         return remote
     if not spec.endswith(".onnx"):
         raise UserError(f"policy {spec}: expected FILE.onnx or ws://HOST:PORT")
