@@ -92,12 +92,15 @@ def _describe(
 def limit_lines(deployment: Deployment) -> list[str]:
     """One line a dimension of the action, and a warning where no owner's limit is in force."""
     space = deployment.space
-    lines = [
-        f"action    {name} ({space.kinds[i]}): {space.low[i]:.4g} to {space.high[i]:.4g} "
-        f"{space.units[i]}, at most {space.max_speed[i]:.4g} a second and {space.max_step[i]:.4g} "
-        f"from the measured position; limits from the {space.sources[i]}"
-        for i, name in enumerate(space.names)
-    ]
+    lines = []
+    for i, name in enumerate(space.names):
+        line = f"action    {name} ({space.kinds[i]}): {space.low[i]:.4g} to {space.high[i]:.4g} "
+        line += space.units[i]
+        if np.isfinite(space.max_speed[i]):
+            line += f", at most {space.max_speed[i]:.4g} a second"
+        if np.isfinite(space.max_step[i]):
+            line += f", at most {space.max_step[i]:.4g} from the measured position"
+        lines.append(f"{line}; limits from the {space.sources[i]}")
     if weak := [n for n, s in zip(space.names, space.sources, strict=True) if "file" not in s]:
         lines.append(
             f"warning   the limits of {', '.join(weak)} are only what the demonstrations did; set "

@@ -293,9 +293,9 @@ class DemonstrationDataModule(LightningDataModule):
     def image_levels(self) -> dict[str, ImageLevels]:
         """Of each camera, over training frames evenly spread over all episodes."""
         samples = self.train_samples
-        chosen = np.linspace(0, len(samples) - 1, min(LEVEL_FRAMES, len(samples))).astype(int)
+        chosen = np.linspace(0, len(samples) - 1, min(LEVEL_FRAMES, len(samples)))
         return {
-            camera: range_of_levels([samples.image(camera, index) for index in chosen])
+            camera: range_of_levels([samples.image(camera, int(index)) for index in chosen])
             for camera in self.schema.camera_names
         }
 

@@ -78,7 +78,5 @@ def test_a_server_that_dies_holds_and_says_so() -> None:
     assert bench.supervisor.reason.startswith("the policy failed: policy server ws://127.0.0.1:")
     assert bench.run(2)[-1]["base"] == 0
     bench.start(1)
-    tick_until(
-        bench, lambda: bench.supervisor.mode is Mode.HOLDING
-    )  # nobody answers
+    tick_until(bench, lambda: bench.supervisor.mode is Mode.HOLDING)  # nobody answers
     inference.close()
