@@ -78,6 +78,8 @@ class _Trajectory:
             between: interpolate between rows, else take the nearest.
         """
         place = (now - self.begin) * self.rate + _NOTHING
+        if -1 < place < 0:
+            place = 0.0  # images that are taken while a tick runs are younger than the tick
         row = int(np.floor(place if between else place + 0.5))
         if not 0 <= row < len(self.chunk):
             return None

@@ -1,6 +1,7 @@
 """What happened and how often: one event when an intervention begins, one count for every tick."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,6 +19,10 @@ class Event(NamedTuple):
         return json.dumps(self._asdict())
 
 
+SAME_SECONDS = 1.0
+"""What ceases and comes back within this time goes on: one event, not one a tick."""
+
+
 class EventLog:
     """Every event, passed on as it happens; and the number of ticks of each kind.
 
@@ -29,7 +34,7 @@ class EventLog:
         self.events: list[Event] = []
         self.counts: Counter[str] = Counter()
         self._tell = tell
-        self._ongoing: dict[str, set[str]] = {}
+        self._seen: dict[str, float] = {}  # when each kind of intervention last went on
 
     def add(self, time: float, kind: str, detail: str) -> None:
         """Something happened at this moment."""
@@ -38,12 +43,11 @@ class EventLog:
         self.events.append(event)
         self._tell(event)
 
-    def during(self, time: float, source: str, present: dict[str, str]) -> None:
-        """All that a source finds in this tick, kind -> detail: an event for each new beginning."""
-        ongoing = self._ongoing.get(source, set())
+    def during(self, time: float, present: dict[str, str]) -> None:
+        """What goes on in this tick, kind -> detail: an event for each that has just begun."""
         for kind, detail in present.items():
-            if kind in ongoing:
+            if time - self._seen.get(kind, -math.inf) <= SAME_SECONDS:
                 self.counts[kind] += 1
             else:
                 self.add(time, kind, detail)
-        self._ongoing[source] = set(present)
+            self._seen[kind] = time

@@ -163,6 +163,16 @@ class ControlLoop:
         except Exception as error:  # of the robot's driver, which may raise anything
             self._blind(now, "robot", f"the robot's observation failed: {error!r}")
             return None
+        if abs(now - reading.captured) > (
+            limit := self._settings.safety.max_tick_time + self._step
+        ):
+            self._blind(
+                now,
+                "observation",
+                f"the robot says that it was taken {now - reading.captured:.2f} s ago; expected "
+                f"less than {limit:.2f} s, and the loop's clock (time.monotonic)",
+            )
+            return None
         self._state, self._captured = observation.state, reading.captured
         if reason := self._watch.fault(observation.images, now):
             self._blind(now, "camera", reason)
@@ -208,14 +218,14 @@ class ControlLoop:
         except Exception as error:  # of the robot's driver; a hold is tried again at every tick
             reason = f"the robot did not take a command: {error!r}"
             self.supervisor.fault(now, "robot", reason)
-            self.events.during(now, "driver", {"command failed": reason})
+            self.events.during(now, {"command failed": reason})
             return
         changed = {
             f"driver limit: {name}": f"{value:.4g} became {float(sent[name]):.4g}"
             for name, value in named.items()
             if name in sent and abs(float(sent[name]) - value) > 1e-3 * (1 + abs(value))
         }
-        self.events.during(now, "driver", changed)
+        self.events.during(now, changed)
 
     def _record(
         self, observation: Observation[np.ndarray] | None, command: np.ndarray | None, now: float

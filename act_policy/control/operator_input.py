@@ -33,8 +33,11 @@ class OperatorInput:
 
     def stop_requested(self) -> str:
         """Whence a stop came since the last call; "" if none did."""
-        if self._stop_hook is not None and self._stop_hook():
-            self._stopped = "stop hook"
+        try:
+            if self._stop_hook is not None and self._stop_hook():
+                self._stopped = "stop hook"
+        except Exception as error:  # a pedal that cannot be read may well be pressed
+            self._stopped = f"the stop hook failed: {error!r}"
         stopped, self._stopped = self._stopped, ""
         if stopped:
             self._go = False  # a stop also withdraws a start that nobody has seen yet

@@ -126,7 +126,7 @@ class Supervisor:
         command, cut = limit_command(self.space, wanted, last, position, self._seconds)
         if self.mode is Mode.RUNNING and proposal is None:
             cut["no action"] = "the policy has none for this moment; holding until it has"
-        self._events.during(now, "limits", cut)
+        self._events.during(now, cut)
         self._last = command
         return command
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from loop_for_tests import CHUNK_LENGTH, SCHEMA, Clock, LateInference, space_of
 
 from act_policy import Observation, UserError
@@ -74,6 +76,43 @@ def test_what_is_past_when_a_chunk_arrives_is_dropped() -> None:
     assert actions[7:12] == [102, 103, 104, 105, 106]
     assert actions[12:] == [202, 203, 204, 205]
     np.testing.assert_allclose(np.diff(inference.asked), 5 * STEP)
+
+
+@given(
+    delays=st.lists(st.floats(0, 4.5), min_size=40, max_size=40),
+    execute_steps=st.integers(1, 5),
+    blend_steps=st.integers(0, 3),
+    motor_rate=st.sampled_from([None, 25.0, 7.0]),
+)
+def test_an_action_is_of_its_own_moment_whatever_the_delays(
+    delays: list[float], execute_steps: int, blend_steps: int, motor_rate: float | None
+) -> None:
+    """Row i of a chunk says the moment it is meant for: what is done is the present moment."""
+    timing = {"motor_rate": motor_rate} if motor_rate else {}
+    executor, inference, clock = make(
+        execute_steps=execute_steps,
+        blend_steps=blend_steps,
+        safety={"max_answer_time": 9},
+        **timing,
+    )
+    begun = clock.now
+    period = 1 / (motor_rate or SCHEMA.rate)
+
+    def meant_for(observation: Observation[np.ndarray]) -> np.ndarray:
+        moments = observation.state[0] + np.arange(CHUNK_LENGTH) * STEP
+        return np.tile(moments[:, None], (1, 3))
+
+    inference.predict = meant_for
+    for delay in delays:
+        inference.delay = delay * STEP
+        executor.observe(observe(clock.now - begun), clock.now, clock.now)
+        proposal = executor.action(clock.now)
+        if proposal is not None and len(inference.asked) > 3:  # the first begins when it comes
+            assert executor._chunks[-1].begin == executor._chunks[-1].captured
+            if executor._before is None:
+                assert proposal.action[0] == pytest.approx(clock.now - begun, abs=1e-3)
+            assert proposal.age <= CHUNK_LENGTH * STEP + 1e-6
+        clock.now += period
 
 
 def test_the_age_counts_from_the_capture() -> None:

@@ -195,6 +195,15 @@ def test_a_robot_that_cannot_be_observed_is_held() -> None:
     assert bench.supervisor.reason == "the robot's observation failed: OSError('unplugged')"
 
 
+def test_an_observation_of_another_clock_is_refused() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    observe = bench.arm.get_observation
+    bench.arm.get_observation = lambda: observe()._replace(captured=1.7e9)  # type: ignore[method-assign]
+    assert bench.run(2)[-1]["base"] == 0
+    assert bench.supervisor.reason.endswith("and the loop's clock (time.monotonic)")
+
+
 def test_a_turn_that_takes_too_long_is_a_fault() -> None:
     bench = Bench(rolling)
     bench.start(5)

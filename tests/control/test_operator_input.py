@@ -40,6 +40,13 @@ def test_the_owners_hook_is_asked_every_time() -> None:
     assert [operator.stop_requested() for _ in range(3)] == ["", "stop hook", ""]
 
 
+def test_a_hook_that_cannot_be_asked_stops() -> None:
+    def unplugged() -> bool:
+        raise OSError("no pedal")
+
+    assert OperatorInput(unplugged).stop_requested() == "the stop hook failed: OSError('no pedal')"
+
+
 def test_signals_and_keys_while_listening(tmp_path: Path) -> None:
     operator = OperatorInput()
     before = signal.getsignal(signal.SIGINT)
