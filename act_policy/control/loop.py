@@ -163,9 +163,8 @@ class ControlLoop:
         except Exception as error:  # of the robot's driver, which may raise anything
             self._blind(now, "robot", f"the robot's observation failed: {error!r}")
             return None
-        if abs(now - reading.captured) > (
-            limit := self._settings.safety.max_tick_time + self._step
-        ):
+        limit = self._settings.safety.max_tick_time + self._step
+        if abs(now - reading.captured) > limit:
             self._blind(
                 now,
                 "observation",

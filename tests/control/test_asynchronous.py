@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from loop_for_tests import CHUNK_LENGTH, SCHEMA, Clock, LateInference, space_of
 
@@ -36,10 +36,10 @@ class Counting:
 def make(
     delay: float = 0.0, safety: dict[str, Any] | None = None, **timing: Any
 ) -> tuple[AsynchronousExecutor, LateInference, Clock]:
-    settings = settings_from_dict({"timing": timing, "safety": safety or {}})
+    described = settings_from_dict({"timing": timing, "safety": safety or {}})
     clock = Clock()
     inference = LateInference(clock, Counting(), delay)
-    return AsynchronousExecutor(inference, space_of(settings), settings), inference, clock
+    return AsynchronousExecutor(inference, space_of(described), described), inference, clock
 
 
 def follow(
@@ -78,6 +78,7 @@ def test_what_is_past_when_a_chunk_arrives_is_dropped() -> None:
     np.testing.assert_allclose(np.diff(inference.asked), 5 * STEP)
 
 
+@settings(max_examples=30)
 @given(
     delays=st.lists(st.floats(0, 4.5), min_size=40, max_size=40),
     execute_steps=st.integers(1, 5),
@@ -88,13 +89,9 @@ def test_an_action_is_of_its_own_moment_whatever_the_delays(
     delays: list[float], execute_steps: int, blend_steps: int, motor_rate: float | None
 ) -> None:
     """Row i of a chunk says the moment it is meant for: what is done is the present moment."""
-    timing = {"motor_rate": motor_rate} if motor_rate else {}
-    executor, inference, clock = make(
-        execute_steps=execute_steps,
-        blend_steps=blend_steps,
-        safety={"max_answer_time": 9},
-        **timing,
-    )
+    timing: dict[str, Any] = {"motor_rate": motor_rate} if motor_rate else {}
+    timing |= {"execute_steps": execute_steps, "blend_steps": blend_steps}
+    executor, inference, clock = make(safety={"max_answer_time": 9}, **timing)
     begun = clock.now
     period = 1 / (motor_rate or SCHEMA.rate)
 
@@ -137,14 +134,16 @@ def test_a_new_chunk_passes_in_slowly_but_a_gripper_switches_at_once() -> None:
 
 
 def test_a_wrapping_angle_is_neither_blended_nor_interpolated() -> None:
-    settings = settings_from_dict(
+    described = settings_from_dict(
         {
             "joints": {"shoulder": {"wraps": [-500, 500]}},
             "timing": {"execute_steps": 5, "blend_steps": 3, "motor_rate": 20.0},
         }
     )
     clock = Clock()
-    executor = AsynchronousExecutor(LateInference(clock, Counting()), space_of(settings), settings)
+    executor = AsynchronousExecutor(
+        LateInference(clock, Counting()), space_of(described), described
+    )
     actions = follow(executor, clock, 12, period=STEP / 2)
     assert actions == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 100, 100]
 
