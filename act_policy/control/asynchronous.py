@@ -231,6 +231,7 @@ class AsynchronousExecutor:
 
 
 def max_action_age(inference: Inference, settings: RobotSettings) -> float:
-    """The age in seconds that no action may exceed: what the owner says, else a chunk's length."""
-    horizon = inference.chunk_length / inference.schema.rate
-    return min(settings.safety.max_action_age or horizon, horizon)
+    """The age in seconds that no action may exceed: the owner's, else the greatest there can be."""
+    # the first chunk begins when it comes, which is at most max_answer_time after its images
+    greatest = inference.chunk_length / inference.schema.rate + settings.safety.max_answer_time
+    return min(settings.safety.max_action_age or greatest, greatest)

@@ -49,7 +49,8 @@ class JointSettings:
 class SafetySettings:
     """When the loop takes the arm away from the policy; seconds throughout.
 
-    max_action_age: from the capture of the images to the command; None is the chunk's length.
+    max_action_age: from the capture of the images to the command; None is a chunk's length and
+        max_answer_time.
     max_answer_time: that a policy may take to answer.
     max_tick_time: that one turn of the loop may take, the robot's own calls included.
     frozen_camera_time: that a camera may repeat one image to the bit; 0 does not look.
@@ -79,7 +80,8 @@ class TimingSettings:
     """How chunks become motion; steps are the policy's.
 
     motor_rate: commands a second; None is the policy's rate.
-    execute_steps: between two looks of the policy, at least; None is half a chunk.
+    execute_steps: between two looks of the policy, at least; None is half a chunk. The rest of the
+        chunk must outlast the policy's answer, or the arm waits for it.
     minimum_steps: of a chunk that are carried out before another may take over.
     blend_steps: over which one chunk passes into the next; 0 switches at once.
     ensemble_coefficient: temporal ensembling over all chunks in force; None does not.

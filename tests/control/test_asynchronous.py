@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from loop_for_tests import CHUNK_LENGTH, SCHEMA, Clock, LateInference, space_of
 
 from act_policy import Observation, UserError
-from act_policy.control.asynchronous import AsynchronousExecutor, PolicyError
+from act_policy.control.asynchronous import AsynchronousExecutor, PolicyError, max_action_age
 from act_policy.control.executor import ChunkExecutor
 from act_policy.control.settings import settings_from_dict
 
@@ -222,3 +222,19 @@ def test_what_is_no_number_never_gets_in(bad: float) -> None:
 def test_more_steps_than_a_chunk_has_are_refused(name: str) -> None:
     with pytest.raises(UserError, match=rf"timing\.{name} is 11, the policy's chunk has 10"):
         make(**{name: 11})
+
+
+def test_a_whole_chunk_of_a_slow_policy_is_not_stale() -> None:
+    settings = settings_from_dict({"timing": {"execute_steps": 10, "blend_steps": 0}})
+    clock = Clock()
+    inference = LateInference(clock, Counting(), delay=3 * STEP)
+    executor = AsynchronousExecutor(inference, space_of(), settings)
+    limit = max_action_age(inference, settings)
+    ages = []
+    for _ in range(13):
+        executor.observe(observe(), clock.now, clock.now)
+        if (proposal := executor.action(clock.now)) is not None:
+            ages.append(proposal.age)
+        clock.now += STEP
+    assert ages[-1] == pytest.approx(12 * STEP)  # of ten rows the last, begun three steps late
+    assert max(ages) <= limit
