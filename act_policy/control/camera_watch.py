@@ -29,6 +29,11 @@ class CameraWatch:
         self._changed: dict[str, float] = {}  # when the camera last sent another image
         self._usual: dict[str, float] = {}  # when its levels were last as demonstrated
 
+    @property
+    def looks(self) -> bool:
+        """Whether anything is looked for."""
+        return self._settings.frozen_camera_time > 0 or self._settings.odd_image_time > 0
+
     def fault(self, images: Mapping[str, np.ndarray], now: float) -> str | None:
         """What is wrong with the images of this moment, as a sentence; None if nothing is."""
         for name, image in images.items():

@@ -4,7 +4,7 @@ What training defines is done exactly as in training, the scaling of images abov
 else is refused, and the message names both sides.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,29 +42,26 @@ class Contract:
                 "train one that sees images and joints only"
             )
 
-    def observation(self, reading: Reading) -> Observation[np.ndarray]:
+    def observation(self, reading: Reading, look: bool = True) -> Observation[np.ndarray]:
         """Make the policy's observation.
+
+        Args:
+            reading: of the robot.
+            look: at the images now; else each is looked at when it is read, since a simulated
+                camera draws it only then.
 
         Raises:
             UserError: a camera or a joint is missing or too many, or is not what it should be.
         """
         self._check_names("camera", self._cameras, reading.images)
         self._check_names("joint", self._state, reading.joints)
-        images = {}
-        for camera in self.schema.cameras:
-            image = reading.images[self._cameras[camera.name]]
-            if not isinstance(image, np.ndarray) or image.dtype != np.uint8:
-                kind = getattr(image, "dtype", type(image).__name__)
-                raise UserError(
-                    f"camera {camera.name}: the robot sends {kind}, the policy was trained on "
-                    "uint8, 0 to 255, RGB, (height, width, 3)"
-                )
-            images[camera.name] = camera_image(image, camera)
         joints = [reading.joints[self._state[name]] for name in self.schema.state_names]
         state = np.asarray(joints, np.float32)
-        observation = Observation[np.ndarray](images, state)
-        self.schema.check(observation)
-        return observation
+        if not (finite := np.isfinite(state)).all():
+            bad = [self.schema.state_names[i] for i in np.flatnonzero(~finite)]
+            raise UserError(f"the robot measures no finite number for {', '.join(bad)}")
+        images: Mapping[str, np.ndarray] = _BoundImages(self.schema, self._cameras, reading.images)
+        return Observation(dict(images) if look else images, state)
 
     def command(self, action: np.ndarray) -> dict[str, float]:
         """Name a command (a,) as the robot does."""
@@ -119,6 +116,30 @@ class Contract:
         if extra:
             sentences.append(f"if {', '.join(sorted(extra))} is not needed, add it to ignore")
         raise UserError("; ".join(sentences))
+
+
+class _BoundImages(Mapping[str, np.ndarray]):
+    """The policy's images, each made from the robot's when it is read."""
+
+    def __init__(self, schema: Schema, names: Mapping[str, str], images: Mapping[str, Any]):
+        self._schema, self._names, self._images = schema, names, images
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        camera = next(camera for camera in self._schema.cameras if camera.name == name)
+        image = self._images[self._names[name]]
+        if not isinstance(image, np.ndarray) or image.dtype != np.uint8:
+            kind = getattr(image, "dtype", type(image).__name__)
+            raise UserError(
+                f"camera {name}: the robot sends {kind}, the policy was trained on uint8, "
+                "0 to 255, RGB, (height, width, 3)"
+            )
+        return camera_image(image, camera)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._schema.camera_names)
+
+    def __len__(self) -> int:
+        return len(self._schema.cameras)
 
 
 def _renamed(section: str, names: Sequence[str], renamed: Mapping[str, str]) -> dict[str, str]:

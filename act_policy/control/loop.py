@@ -156,7 +156,7 @@ class ControlLoop:
         self._next_look = (self._next_look if in_time else now) + self._step
         try:
             reading = self.robot.get_observation()
-            observation = self._contract.observation(reading)
+            observation = self._contract.observation(reading, look=self._watch.looks)
         except UserError as error:
             self._blind(now, "observation", str(error))
             return None
@@ -173,7 +173,7 @@ class ControlLoop:
             )
             return None
         self._state, self._captured = observation.state, reading.captured
-        if reason := self._watch.fault(observation.images, now):
+        if self._watch.looks and (reason := self._watch.fault(observation.images, now)):
             self._blind(now, "camera", reason)
             return None
         outside = pose_outside(
@@ -208,7 +208,9 @@ class ControlLoop:
             return self._executor.action(now)
         except PolicyError as error:
             self.supervisor.fault(now, "policy", str(error))
-            return None
+        except UserError as error:  # an image that nobody had looked at
+            self._blind(now, "observation", str(error))
+        return None
 
     def _send(self, now: float, command: np.ndarray) -> None:
         named = self._contract.command(command)

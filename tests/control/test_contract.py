@@ -61,7 +61,7 @@ def test_other_names_are_bound_where_the_owner_says_so() -> None:
         ({"wrist": None}, {}, "policy has front, wrist; the robot has front; if the robot calls"),
         ({"extra": 1}, {}, "the robot has extra, front, wrist; if extra is not needed"),
         ({}, {"gripper": None}, "joint names differ: the policy has gripper, shoulder"),
-        ({}, {"gripper": np.nan}, "not a finite number in gripper"),
+        ({}, {"gripper": np.nan}, "no finite number for gripper"),
         ({"front": np.zeros((4, 6, 3))}, {}, "camera front: the robot sends float64"),
         ({"front": np.zeros((6, 4, 3), np.uint8)}, {}, r"camera front: uint8 \(6, 4, 3\), exp"),
         ({"front": np.zeros((3, 4, 6), np.uint8)}, {}, r"camera front: uint8 \(3, 4, 6\), exp"),

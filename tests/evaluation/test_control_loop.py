@@ -29,8 +29,10 @@ def test_lock_step_is_the_evaluation(execute_steps: int | None, coefficient: flo
     for seed in range(1000, 1006):
         executor.reset()
         expected = run_episode(task(), executor.select_action, seed)
-        found = episode_in_lock_step(task(), executor, seed)
+        environment = task()
+        found = episode_in_lock_step(environment, executor, seed)
         assert (found.seed, found.success, found.steps) == expected[:3]
+        assert environment.drawn == -(-found.steps // executor.execute_steps)  # no image more
         np.testing.assert_array_equal(found.actions, expected.actions)
         outcomes.add(found.success)
     assert outcomes == {True, False}
