@@ -19,7 +19,7 @@ from act_policy.errors import UserError
 from act_policy.image_levels import range_of_levels
 from act_policy.types import ImageLevels, Observation, Schema, Statistics
 
-LEVEL_FRAMES = 128
+LEVEL_FRAMES = 64
 """Of each camera, from which brightness and contrast are measured."""
 
 
@@ -71,11 +71,6 @@ class Samples(Dataset[Batch]):
 
     def __len__(self) -> int:
         return len(self._numbers)
-
-    def image(self, camera: str, index: int) -> np.ndarray:
-        """One sample's image of one camera, uint8 (h, w, 3)."""
-        frame: np.ndarray = self._frames.read(camera, self._numbers[[index]])[0]
-        return frame
 
     def __getitem__(self, index: int) -> Batch:
         return self.__getitems__([index])
@@ -294,8 +289,9 @@ class DemonstrationDataModule(LightningDataModule):
         """Of each camera, over training frames evenly spread over all episodes."""
         samples = self.train_samples
         chosen = np.linspace(0, len(samples) - 1, min(LEVEL_FRAMES, len(samples)))
+        seen = [samples[int(index)].observation.images for index in chosen]
         return {
-            camera: range_of_levels([samples.image(camera, int(index)) for index in chosen])
+            camera: range_of_levels([images[camera][0].numpy() for images in seen])
             for camera in self.schema.camera_names
         }
 
