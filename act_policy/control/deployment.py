@@ -14,6 +14,7 @@ from act_policy.control.inference_process import InferenceProcess, open_policy
 from act_policy.control.robot import Robot, load_hook, load_robot
 from act_policy.control.settings import RobotSettings, read_settings
 from act_policy.control.simulated_arm import SimulatedArm, resting_pose
+from act_policy.errors import UserError
 
 SIMULATED = "simulated"
 
@@ -64,7 +65,12 @@ def deployed(policy: str, robot: str, settings: str | None) -> Iterator[Deployme
             arm = load_robot(robot, schema)
         if (names := getattr(arm, "action_names", None)) is not None:
             contract.check_actions(names)
-        arm.connect()
+        try:
+            arm.connect()
+        except UserError:
+            raise
+        except Exception as error:  # of the robot's driver, which may raise anything
+            raise UserError(f"robot {robot}: cannot be connected: {error!r}") from error
         stack.callback(arm.disconnect)
         yield Deployment(inference, arm, said, shown, space, contract)
 

@@ -5,8 +5,9 @@
     t                           take over with the operator's device, and hand back
     q                           end the run
 
-A pedal is a keyboard to the computer: set it to send a space. SIGINT (Ctrl-C) and SIGTERM end the
-run, a second one also where something hangs, and SIGUSR1 stops like the space bar.
+A pedal is a keyboard to the computer: set it to send a space. SIGINT (Ctrl-C), SIGTERM and SIGHUP
+(the terminal is gone) end the run, a second one also where something hangs, and SIGUSR1 stops like
+the space bar.
 """
 
 import signal
@@ -73,7 +74,7 @@ class OperatorInput:
         """Listen to signals and to the keyboard, `stream` or the standard input."""
         before = {
             number: signal.signal(number, self._signal)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
         }
         try:
             with _unbuffered(stream or sys.stdin) as keys:

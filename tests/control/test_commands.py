@@ -59,6 +59,55 @@ def test_errors_are_one_message_and_code_2(policy: Path, tmp_path: Path) -> None
     )
 
 
+ROBOT = """
+class Arm:
+    action_names = ("shoulder.pos", "elbow.pos", "gripper.pos")
+
+    def connect(self):
+        raise OSError("no such port")
+
+    def get_observation(self): ...
+    def send_action(self, action): ...
+    def disconnect(self): ...
+
+
+def make(schema):
+    assert schema.rate == 20
+    return Arm()
+
+
+def renamed(schema):
+    arm = Arm()
+    arm.action_names = ("shoulder.pos", "elbow.pos", "jaw.pos")
+    return arm
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("make", "robot my_arm:make: cannot be connected: OSError('no such port')"),
+        (
+            "renamed",
+            "action names differ: the policy has elbow.pos, gripper.pos, shoulder.pos",
+        ),
+    ],
+)
+def test_a_robot_that_does_not_fit_is_refused_before_it_moves(
+    policy: Path, tmp_path: Path, function: str, message: str
+) -> None:
+    (tmp_path / "my_arm.py").write_text(ROBOT)
+    done = subprocess.run(
+        [*command("run", policy)[:-2], "--robot", f"my_arm:{function}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {message}")
+
+
 @contextmanager
 def running(words: list[str]) -> Iterator[subprocess.Popen[str]]:
     """The command, once it waits for the operator."""
