@@ -33,7 +33,9 @@ def limit_command(
                 f"{before[i]:.4g} became {limited[i]:.4g} {space.units[i]}"
             )
 
-    command = np.clip(wanted, space.low, space.high)
+    # An arm outside its range may rest there or come back slowly: clipping would pull it in.
+    reachable = (wanted >= np.fmin(space.low, last)) & (wanted <= np.fmax(space.high, last))
+    command = np.where(reachable, wanted, np.clip(wanted, space.low, space.high))
     note("range", command, wanted)
 
     for kind, origin, most in (

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import onnx_for_tests
 import pytest
-
-onnx_for_tests = pytest.importorskip("onnx_for_tests")
 
 
 @pytest.fixture(scope="module")

@@ -50,6 +50,14 @@ def test_each_cut_is_named_with_both_values() -> None:
     }
 
 
+def test_an_arm_outside_its_range_is_not_pulled_in_but_gets_no_further() -> None:
+    space = space_of(settings_from_dict({"joints": {"shoulder": {"max_speed": 2, "max_step": 9}}}))
+    outside = np.array([1.5, 0.5, 0.0])  # the range ends at 1.1
+    for wanted, expected in ((1.5, 1.5), (1.45, 1.45), (1.6, 1.3), (0.0, 1.3)):
+        command, _ = limit_command(space, np.array([wanted, 0.5, 0.0]), outside, outside, 0.1)
+        assert command[0] == pytest.approx(expected)
+
+
 def test_an_angle_that_wraps_goes_the_short_way() -> None:
     settings = settings_from_dict(
         {"joints": {"shoulder": {"wraps": [-180, 180], "max_speed": 100, "max_step": 1000}}}

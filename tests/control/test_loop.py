@@ -47,6 +47,17 @@ def test_the_first_target_is_approached_slowly_then_the_policy_looks_again() -> 
     assert len(bench.inference.asked) >= 2
 
 
+def test_from_outside_the_limits_the_approach_is_as_slow() -> None:
+    bench = Bench(towards(0.3), settings={"joints": {"shoulder": {"low": -0.5, "high": 0.4}}})
+    bench.arm.joints["shoulder"] = 0.9
+    sent = [command["shoulder"] for command in bench.start(10)]
+    assert sent[0] == pytest.approx(0.88)
+    np.testing.assert_allclose(np.diff(sent), -0.02, atol=1e-9)
+    bench.operator.key(" ")
+    held = [command["shoulder"] for command in bench.run(5)]
+    assert held == pytest.approx([sent[-1]] * 5)
+
+
 def test_the_approach_has_an_end() -> None:
     bench = Bench(towards(0.9), settings={"safety": {"approach_time": 1.0}})
     bench.start(15)
