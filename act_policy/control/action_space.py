@@ -144,8 +144,15 @@ def _dimension(
     low, high = low - LIMIT_MARGIN * spread, high + LIMIT_MARGIN * spread
     if wraps is not None:  # the range of an angle that wraps says nothing
         low, high, spread = -np.inf, np.inf, wraps[1] - wraps[0]
+    if not position:  # a motion is held at 0, whatever was demonstrated (NaN stays NaN)
+        low, high = float(np.minimum(low, 0.0)), float(np.maximum(high, 0.0))
     low = low if joint.low is None else joint.low
     high = high if joint.high is None else joint.high
+    if not position and (low > 0 or high < 0):
+        raise UserError(
+            f'settings: joints."{name}" is a {kind} from {low} to {high} {unit}; the range must '
+            "contain 0, at which a fault holds it"
+        )
     if not low < high:
         raise UserError(
             f"settings: action {name} has no limits: the policy does not say the demonstrations' "

@@ -81,6 +81,18 @@ def test_limits_come_from_the_demonstrations_only_where_the_file_is_silent() -> 
     assert space.sources == ("file (low)", "demonstrations", "demonstrations")
 
 
+def test_a_motion_can_always_be_held() -> None:
+    forward = SHOWN._replace(action_low=np.array([-1.0, 0.0, 0.2]))
+    space = action_space(SCHEMA, forward, RobotSettings())
+    assert (space.low[2], space.high[2]) == (0.0, pytest.approx(0.515))
+    rolling, nan = np.array([0.0, 0.5, 0.3]), np.array([0.0, 0.5, np.nan])
+    command, cut = limit_command(space, np.array([0.0, 0.5, 0.0]), rolling, nan, 0.1)
+    assert command[2] == 0
+    assert cut == {}
+    with pytest.raises(UserError, match=r"is a velocity from 0\.1 to 0\.5 m/s; the range must"):
+        space_of(settings_from_dict({"joints": {"base": {"low": 0.1, "high": 0.5}}}))
+
+
 def test_without_any_limits_nothing_moves() -> None:
     unknown = demonstrated(SCHEMA, {})
     with pytest.raises(UserError, match=r"action shoulder has no limits.*low and \.high in rad"):
