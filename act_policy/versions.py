@@ -10,6 +10,7 @@ from pathlib import Path
 
 PACKAGES = (
     "act_policy",
+    "gym-aloha",
     "gymnasium",
     "h5py",
     "lightning",

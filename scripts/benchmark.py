@@ -1,4 +1,4 @@
-"""Measure speed on this machine: training, inference or rollouts, beside LeRobot if there is one.
+"""Measure speed on this machine: training, inference, rollouts, serving, beside LeRobot's.
 
     python scripts/benchmark.py suite=train peer=/path/to/python
 
@@ -18,6 +18,7 @@ from act_policy.errors import UserError
 
 def main(config: Any) -> None:
     """Measure, print a table, write the JSON file."""
+    from benchmarks.common import default_cameras
     from rich.console import Console
     from rich.table import Table
 
@@ -32,6 +33,7 @@ def main(config: Any) -> None:
     if config.peer is not None and not Path(config.peer).is_file():
         raise UserError(f"peer={config.peer}: no such Python")
     config.threads = config.threads or usable_cores()
+    config.cameras = config.cameras or default_cameras(config.environment)
     rows: list[dict[str, Any]] = import_module(f"benchmarks.{config.suite}").measure(config)
     for row in rows:
         if (name := row.pop("compare_with", None)) is not None:

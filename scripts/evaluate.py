@@ -1,9 +1,12 @@
-"""Try a policy in simulation on initial states that no demonstration used.
+"""Try a policy in simulation on initial states that no demonstration used, or on demonstrations.
 
     python scripts/evaluate.py checkpoint=runs/button episodes=100 seed=1000
+    python scripts/evaluate.py checkpoint=runs/mine data.path=FOLDER mode=replay
 
-Writes evaluation.json (success rate, 95% interval, every episode, baselines) and videos/ to the
-run, or to out=FOLDER.
+Writes report.html (open it in a browser), evaluation.json (success rate, 95% interval, every
+episode, baselines) and videos/ to the run, or to out=FOLDER. mode=replay needs no simulator: it
+compares what the policy predicts with what was demonstrated, beside holding still and the nearest
+demonstration, and writes to the run's replay/.
 """
 
 from functools import partial
@@ -15,13 +18,8 @@ from act_policy.errors import UserError
 
 def main(config: Any) -> None:
     """Check what was asked, evaluate, print the table."""
-    from rich.console import Console
-
-    from act_policy.evaluation.evaluate import Settings, evaluate
-    from act_policy.evaluation.policies import load_policy, run_folder
-    from act_policy.evaluation.report import table, warnings
-    from act_policy.export.kinds import Source
-    from act_policy.sim.rendering import choose_gl_backend
+    from act_policy.evaluation.evaluate import Settings
+    from act_policy.evaluation.policies import run_folder
 
     settings = Settings(
         episodes=config.episodes,
@@ -33,21 +31,49 @@ def main(config: Any) -> None:
     )
     checkpoint = Path(config.checkpoint)
     run = run_folder(checkpoint)
-    if (out := config.out or run) is None:
+    if config.mode not in ("rollout", "replay"):
+        raise UserError(f"mode={config.mode}: expected rollout or replay")
+    own = None if run is None else run / "replay" if config.mode == "replay" else run
+    if (out := config.out or own) is None:
         raise UserError(
             f"out: checkpoint={checkpoint} belongs to no run; say where with out=FOLDER"
         )
+    if config.mode == "rollout" and config.data.path is not None:
+        raise UserError("data.path is for mode=replay; demonstrations= is for mode=rollout")
+    if config.mode == "replay":
+        replayed(config, checkpoint, run, Path(out))
+    else:
+        rolled_out(config, settings, checkpoint, run, Path(out))
+    print(f"written: {Path(out) / 'evaluation.json'} and report.html beside it")
+
+
+def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, out: Path) -> None:
+    """In simulation."""
+    from rich.console import Console
+
+    from act_policy.evaluation.evaluate import evaluate
+    from act_policy.evaluation.html_report import Background
+    from act_policy.evaluation.policies import load_policy
+    from act_policy.evaluation.report import table, warnings
+    from act_policy.export.kinds import Source
+    from act_policy.sim.rendering import choose_gl_backend
+
     choose_gl_backend()  # once, here: the worker processes inherit it
     demonstrations = find_demonstrations(config, run)
+    load = partial(load_policy, source=Source.from_settings(config.source))
     report = evaluate(
         checkpoint,
-        Path(out),
+        out,
         settings,
         demonstrations,
         baselines=config.baselines,
         videos=config.videos,
         workers=None if config.workers == "auto" else config.workers,
-        load=partial(load_policy, source=Source.from_settings(config.source)),
+        background=Background(
+            None if run is None else run / "metrics.csv",
+            lambda policy: held_out_errors(config, run, policy),
+        ),
+        load=load,
     )
     used = report["settings"]
     title = (
@@ -57,7 +83,62 @@ def main(config: Any) -> None:
     Console().print(table(title, {"policy": report, **report["baselines"]}))
     for warning in warnings(report):
         print(warning)
-    print(f"written: {Path(out) / 'evaluation.json'}")
+
+
+def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None:
+    """Open loop, on demonstrations."""
+    from rich.console import Console
+
+    from act_policy.evaluation.policies import load_policy
+    from act_policy.evaluation.replay import replay
+    from act_policy.evaluation.report import replay_table
+    from act_policy.evaluation.run_data import open_run_data, scored_data
+    from act_policy.export.kinds import Source
+
+    if run is None and config.demonstrations is not None:
+        raise UserError(
+            f"demonstrations=: checkpoint={checkpoint} belongs to no run whose data they "
+            "could be; give data.path= for those to score"
+        )
+    own = open_run_data(run_config(run), config.demonstrations)
+    options = {"schema": config.data.schema, "jpeg_order": config.data.jpeg_order}
+    report = replay(
+        checkpoint,
+        out,
+        lambda policy: scored_data(
+            policy.schema, config.data.path, config.data.episodes, options, own
+        ),
+        chunks=config.data.chunks,
+        metrics=None if run is None else run / "metrics.csv",
+        load=partial(load_policy, source=Source.from_settings(config.source)),
+    )
+    Console().print(replay_table(report))
+
+
+def held_out_errors(config: Any, run: Path | None, policy: Any) -> Any:
+    """Errors on the episodes that the run held out, on some of their steps; None without them."""
+    from act_policy.evaluation.open_loop import score_open_loop
+    from act_policy.evaluation.run_data import open_run_data
+
+    try:
+        own = open_run_data(run_config(run), config.demonstrations)
+        if own is None or not own.held_out:
+            return None
+        return score_open_loop(
+            policy, own.dataset, own.held_out, own.pool, chunks=200, says=own.says_held_out
+        )
+    except UserError as error:  # the rollouts are done, and worth their report
+        print(f"the report has no open-loop error: {error}")
+        return None
+
+
+def run_config(run: Path | None) -> Any:
+    """The configuration that a run was trained with, as plain values; empty without a run."""
+    from omegaconf import OmegaConf
+
+    if run is None or not (run / "config.yaml").is_file():
+        return {}
+    return OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
 
 
 def find_demonstrations(config: Any, run: Path | None) -> Any:
@@ -65,13 +146,10 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
 
     The run's own reader options hold for a folder that is named here, too.
     """
-    from omegaconf import OmegaConf
-
     from act_policy.evaluation.evaluate import Demonstrations
 
     folder, options = config.demonstrations, {}
-    if run is not None and (run / "config.yaml").is_file():
-        data = OmegaConf.to_container(OmegaConf.load(run / "config.yaml")).get("data") or {}
+    if data := run_config(run).get("data"):
         options = {key: data[key] for key in ("schema", "cameras", "jpeg_order") if key in data}
         if folder is None and not Path(folder := str(data.get("path"))).is_dir():
             print(f"the demonstrations of the run are no longer at {folder}: demonstrations=FOLDER")

@@ -19,6 +19,8 @@ def main(config: DictConfig) -> None:
         seed=config.seed,
         quality=config.quality,
         noise=config.noise,
+        timing_noise=config.timing_noise,
+        pose_noise=config.pose_noise,
         tail=config.tail,
     )
     record_demonstrations(settings, config.episodes, config.out, config.workers)

@@ -1,17 +1,24 @@
 """Train a policy on a folder of demonstrations.
 
     python scripts/train.py experiment=NAME data.path=FOLDER out=RUN
+    python scripts/train.py init=CHECKPOINT data.path=FOLDER out=RUN    (fine-tuning)
     python scripts/train.py resume=RUN          (or a checkpoint in it, or resume=last out=RUN)
 
 RUN holds config.yaml, versions.json, metrics.csv and checkpoints/{last,best}.ckpt. Ctrl-C stops
-after the current step with a checkpoint; resume= goes on exactly there.
+after the current step with a checkpoint; resume= goes on exactly there. init= starts from the
+weights of a run, a bundle, or a checkpoint of LeRobot or of the original ACT, whose network and
+normalisation stay.
 """
 
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 from entry import run
 from omegaconf import DictConfig, OmegaConf
+
+KL_WEIGHT = "model.kl_weight"
 
 
 def main(config: DictConfig) -> None:
@@ -43,6 +50,7 @@ def main(config: DictConfig) -> None:
     if checkpoint and (said := finished(checkpoint, config.max_steps, config.max_minutes)):
         print(said)
         return
+    initial = None if resumed or config.get("init") is None else load_initial(config)
     data = instantiate(
         config.data, chunk_length=config.model.chunk_length, seed=config.seed, _convert_="all"
     )
@@ -54,6 +62,8 @@ def main(config: DictConfig) -> None:
         config.max_minutes,
         config.seed,
         checkpoint,
+        initial,
+        fine_tuned=config.get("init") is not None,
     )
 
     def begin(trainer: object, module: object) -> None:
@@ -85,6 +95,28 @@ def main(config: DictConfig) -> None:
         print(f"trained {trainer.global_step} steps in {training.minutes:.1f} minutes: {folder}")
 
 
+def load_initial(config: DictConfig) -> Any:
+    """Load the policy to start from; its network takes the place of the model settings."""
+    from act_policy.errors import UserError
+    from act_policy.export.kinds import Source
+    from act_policy.export.load import load_policy
+    from act_policy.training.fine_tuning import network_settings
+    from act_policy.training.run_folder import is_first_process
+
+    given = [argument.split("=")[0] for argument in sys.argv[1:]]
+    if said := [name for name in given if name.split(".")[0] == "model" and name != KL_WEIGHT]:
+        raise UserError(
+            f"{', '.join(said)}: with init= the network is the checkpoint's; leave it out "
+            f"(only {KL_WEIGHT} can be given)"
+        )
+    config.init = str(Path(str(config.init)).absolute())
+    policy = load_policy(config.init, Source.from_settings(config.source))
+    config.model = network_settings(policy, config.model.kl_weight)
+    if is_first_process():
+        print(f"starting from {config.init}: its network and its normalisation stay")
+    return policy
+
+
 def saved_config(config: DictConfig) -> Path | None:
     """A resumed run starts from its own configuration."""
     if config.resume is None:
@@ -92,6 +124,8 @@ def saved_config(config: DictConfig) -> Path | None:
     from act_policy.errors import UserError
     from act_policy.training.run_folder import CONFIG_FILE, find_run
 
+    if config.init is not None:
+        raise UserError("give init= for a new run or resume= for one that goes on, not both")
     if str(config.resume) == "last":
         if config.out is None:
             raise UserError("resume=last: give out=RUN too, the run whose last checkpoint is meant")

@@ -1,8 +1,9 @@
 """An exported policy without torch: onnxruntime and numpy."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from act_policy.types import (
 )
 
 ONNX_FORMAT_VERSION = "1"
+RUNTIMES = ("onnxruntime", "openvino")
 
 
 class OnnxPolicy:
@@ -24,14 +26,19 @@ class OnnxPolicy:
 
     Args:
         path: the file that `export_policy.py` wrote.
-        threads: of the CPU; None leaves the number to onnxruntime.
+        threads: of the CPU; None leaves the number to the runtime.
+        runtime: "openvino" computes in bfloat16 on CPUs that have units for it (AMX), two to three
+            times faster and with errors near 1e-2 standard deviations; elsewhere it gains nothing.
 
     Raises:
-        UserError: the file cannot be read, or is not one that this project exported.
+        UserError: the file cannot be read, or is not one that this project exported, or the
+            runtime is not installed.
     """
 
-    def __init__(self, path: str | Path, threads: int | None = None):
+    def __init__(self, path: str | Path, threads: int | None = None, runtime: str = "onnxruntime"):
         path = Path(path)
+        if runtime not in RUNTIMES:
+            raise UserError(f"runtime: found {runtime!r}, expected {' or '.join(RUNTIMES)}")
         if not path.is_file():
             raise UserError(f"{path}: no such file; expected an exported policy.onnx")
         try:
@@ -47,14 +54,16 @@ class OnnxPolicy:
                 raise UserError(f"threads: found {threads}, expected 1 or more")
             options.intra_op_num_threads = threads
             options.inter_op_num_threads = 1
+        if runtime != "onnxruntime":  # then this session only reads the description
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
-            self._session = onnxruntime.InferenceSession(
+            session = onnxruntime.InferenceSession(
                 str(path), sess_options=options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime has a class for each way a file can be broken
             raise UserError(f"{path}: onnxruntime cannot load it: {error}") from None
 
-        metadata = self._session.get_modelmeta().custom_metadata_map
+        metadata = session.get_modelmeta().custom_metadata_map
         if "schema" not in metadata:
             raise UserError(
                 f"{path}: its metadata has no schema (found {sorted(metadata)}); "
@@ -74,13 +83,18 @@ class OnnxPolicy:
         self._inputs.append(STATE_KEY)
         if self.schema.environment_state_names:
             self._inputs.append(ENVIRONMENT_STATE_KEY)
-        found = [node.name for node in self._session.get_inputs()]
+        found = [node.name for node in session.get_inputs()]
         if set(found) != set(self._inputs):
             raise UserError(f"{path}: inputs {sorted(found)}, expected {sorted(self._inputs)}")
-        outputs = {node.name: node.shape for node in self._session.get_outputs()}
+        outputs = {node.name: node.shape for node in session.get_outputs()}
         if ACTION_KEY not in outputs:
             raise UserError(f"{path}: outputs {sorted(outputs)}, expected {ACTION_KEY}")
         self.chunk_length = int(metadata.get("chunk_length", outputs[ACTION_KEY][1]))
+        self._run: Callable[[dict[str, np.ndarray]], np.ndarray]
+        if runtime == "openvino":
+            self._run = _openvino_runner(path, threads)
+        else:
+            self._run = lambda values: session.run([ACTION_KEY], values)[0]
 
     def predict_chunk(
         self, observation: Observation[np.ndarray] | Mapping[str, np.ndarray]
@@ -104,6 +118,29 @@ class OnnxPolicy:
         single = values[STATE_KEY].ndim == 1
         if single:
             values = {key: value[None] for key, value in values.items()}
-        (actions,) = self._session.run([ACTION_KEY], values)
+        actions = self._run(values)
         chunk: np.ndarray = actions[0] if single else actions
         return chunk
+
+
+def _openvino_runner(
+    path: Path, threads: int | None
+) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+    try:
+        import openvino
+    except ImportError:
+        raise UserError(
+            "openvino is not installed; run `pip install 'act-policy[robot,openvino]'`"
+        ) from None
+
+    settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
+    if threads is not None:
+        settings["INFERENCE_NUM_THREADS"] = threads
+    compiled = openvino.compile_model(str(path), "CPU", settings)
+
+    def run(values: dict[str, np.ndarray]) -> np.ndarray:
+        values = {name: np.ascontiguousarray(value) for name, value in values.items()}
+        actions: np.ndarray = compiled(values)[ACTION_KEY].copy()  # its memory is used again
+        return actions
+
+    return run

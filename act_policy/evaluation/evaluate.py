@@ -13,6 +13,7 @@ from tqdm import tqdm
 from act_policy.control.executor import ChunkExecutor, ChunkPolicy
 from act_policy.errors import UserError, check_whole_number
 from act_policy.evaluation.baselines import draw_demonstration
+from act_policy.evaluation.html_report import Background, write_rollout_report
 from act_policy.evaluation.policies import identity, load_policy
 from act_policy.evaluation.report import check_writable, summarise, write_json
 from act_policy.evaluation.rollouts import (
@@ -23,7 +24,7 @@ from act_policy.evaluation.rollouts import (
     evaluate_policy,
 )
 from act_policy.evaluation.video import write_episode_videos
-from act_policy.sim import MAX_EPISODE_STEPS
+from act_policy.sim import episode_steps
 from act_policy.sim.processes import usable_cores
 from act_policy.versions import versions
 
@@ -61,11 +62,11 @@ class Settings:
         if self.quality not in (None, "fast", "exact"):
             raise UserError(f"quality={self.quality}: expected fast or exact")
 
-    def like(self, recorded: Mapping[str, Any]) -> "Settings":
+    def like(self, recorded: Mapping[str, Any], task: str) -> "Settings":
         """Fill in what is None as the demonstrations were recorded, `recorded_settings`."""
         return replace(
             self,
-            max_steps=self.max_steps or recorded.get("max_steps", MAX_EPISODE_STEPS),
+            max_steps=self.max_steps or recorded.get("max_steps") or episode_steps(task),
             quality=self.quality or recorded.get("quality", "fast"),
         )
 
@@ -96,10 +97,11 @@ def evaluate(
     baselines: bool = True,
     videos: int = 3,
     workers: int | None = None,
+    background: Background = Background(),  # noqa: B008  it cannot be changed
     load: Callable[[Path], ChunkPolicy] = load_policy,
     build: Callable[..., Environment] = build_environment,
 ) -> dict[str, Any]:
-    """Try a policy and its baselines; write evaluation.json and videos/ to `out`.
+    """Try a policy and its baselines; write evaluation.json, videos/ and report.html to `out`.
 
     Args:
         checkpoint: run folder, checkpoint file, bundle, ONNX file, or one of other software.
@@ -109,6 +111,7 @@ def evaluate(
         baselines: whether to try a black image and a replayed demonstration on the same seeds.
         videos: of so many successes and so many failures.
         workers: processes; None takes every usable core.
+        background: what else the report shows.
         load: reads the checkpoint; called here and once in each process.
         build: (schema, sizes=None, max_steps=, quality=) -> environment, see build_environment.
 
@@ -121,9 +124,9 @@ def evaluate(
     """
     workers = usable_cores() if workers is None else check_whole_number("workers", workers, 1)
     check_whole_number("videos", videos, 0)
-    settings = settings.like(demonstrations.settings if demonstrations else {})
     judged = identity(checkpoint)
     policy = load(checkpoint)
+    settings = settings.like(demonstrations.settings if demonstrations else {}, policy.schema.task)
     # Refuse what cannot be executed before any process starts.
     execution = (settings.execute_steps, settings.ensemble_coefficient)
     ChunkExecutor(policy, *execution)
@@ -171,6 +174,7 @@ def evaluate(
     }
     summaries = {name: summarise(group) for name, group in grouped.items()}
     report = {
+        "mode": "rollout",
         **summaries.pop("policy"),
         "baselines": summaries,
         "checkpoint": judged,
@@ -183,6 +187,10 @@ def evaluate(
     filmed = choose_filmed(grouped["policy"], videos)
     if filmed or (out / "videos").is_dir():  # those of an earlier evaluation must not stay
         write_episode_videos(build, policy.schema, filmed, out / "videos", workers)
+    actions = demonstrations.actions if demonstrations is not None else []
+    write_rollout_report(
+        out, report, policy, grouped["policy"], filmed, actions, build, workers, background
+    )
     return report
 
 

@@ -21,11 +21,14 @@ def summarise(results: Sequence[EpisodeResult]) -> dict[str, Any]:
     return {
         "success_rate": successes / len(results),
         "interval": list(wilson_interval(successes, len(results))),
-        "episodes": [
-            {"seed": result.seed, "success": result.success, "steps": result.steps}
-            for result in results
-        ],
+        "episodes": [_episode(result) for result in results],
     }
+
+
+def _episode(result: EpisodeResult) -> dict[str, Any]:
+    """What is kept of one; the stage where the task has stages of reward."""
+    kept = {"seed": result.seed, "success": result.success, "steps": result.steps}
+    return kept if result.stage is None else kept | {"stage": result.stage}
 
 
 def check_writable(folder: Path) -> None:
@@ -77,4 +80,23 @@ def table(title: str, summaries: Mapping[str, Mapping[str, Any]]) -> Table:
             f"{low:.1%} to {high:.1%}",
             f"{median(steps):.0f}" if steps else "-",
         )
+    return made
+
+
+def replay_table(report: Mapping[str, Any]) -> Table:
+    """Mean absolute error of each action, open loop, in its own unit, for the policy and others."""
+    errors, data = report["errors"], report["data"]
+    made = Table(
+        title=f"mean absolute error, {data['chunks']} chunks of {len(data['episodes'])} episodes",
+        title_justify="left",
+    )
+    made.add_column("action")
+    made.add_column("unit")
+    for who in errors:
+        made.add_column(who.replace("_", " "), justify="right")
+    for name, unit in report["units"].items():
+        made.add_row(name, unit, *(f"{found['joints'][name]:.4g}" for found in errors.values()))
+    made.add_row(
+        "mean", "std", *(f"{found['normalised']:.3f}" for found in errors.values()), style="bold"
+    )
     return made

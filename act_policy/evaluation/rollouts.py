@@ -23,12 +23,14 @@ class EpisodeResult(NamedTuple):
 
     steps: carried out until the first success or the end.
     actions: float32 (steps, a), enough to see the episode again from its seed.
+    stage: the highest stage of reward that it reached; None where the task has no stages.
     """
 
     seed: int
     success: bool
     steps: int
     actions: np.ndarray
+    stage: int | None = None
 
     def __str__(self) -> str:
         return f"seed {self.seed}"
@@ -131,15 +133,18 @@ def run_episode(
     observation, _ = environment.reset(seed=seed)
     actions: list[np.ndarray] = []
     success = ended = False
+    stage: int | None = None
     while not (success or ended):
         # pixels is passed on as it is: an image that nobody reads is never rendered
         action = select_action(Observation(observation["pixels"], observation["agent_pos"]))
         observation, _, terminated, truncated, info = environment.step(action)
         actions.append(action)
         success = bool(info["success"])
+        if "stage" in info:
+            stage = max(stage or 0, int(info["stage"]))
         ended = terminated or truncated or len(actions) == max_steps
         alive()
-    return EpisodeResult(seed, success, len(actions), np.stack(actions))
+    return EpisodeResult(seed, success, len(actions), np.stack(actions), stage)
 
 
 def _episodes(

@@ -11,12 +11,10 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from act_policy.atomic import atomic_file
+from act_policy.evaluation.moments import Sizes, carry_out, film_sizes
 from act_policy.evaluation.rollouts import Environment, EpisodeResult
 from act_policy.sim.processes import Handler, run_jobs
 from act_policy.types import Schema
-
-Sizes = dict[str, tuple[int, int]]
-"""Camera name -> (height, width) in pixels."""
 
 FRAME_RATE = 30.0
 """About this many images a second: more would be rendered for nobody."""
@@ -75,10 +73,7 @@ def write_episode_videos(
         WorkerError: a replay ended otherwise than the episode did, or a process failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    sizes = {
-        camera.name: (height, round(height * camera.width / camera.height / 2) * 2)
-        for camera in schema.cameras
-    }
+    sizes = film_sizes(schema, height)
     make_handler = partial(_recorder, make_environment, schema, sizes, folder)
     paths = run_jobs(make_handler, episodes, workers)
     for old in folder.glob("seed_*_*.*"):
@@ -119,23 +114,13 @@ def replay_frames(
     Raises:
         RuntimeError: the replay succeeded at another step, or not at all.
     """
-    observation, _ = environment.reset(seed=episode.seed)
-    for step, action in enumerate(episode.actions, start=1):
-        if (step - 1) % stride == 0:
-            yield _image(observation["pixels"], cameras)
-        observation, _, _, _, info = environment.step(action)
-        if bool(info["success"]) != (episode.success and step == episode.steps):
-            raise RuntimeError(
-                f"seed {episode.seed} cannot be reproduced: {_outcome(episode.success)} at step "
-                f"{episode.steps}, but the replay is a {_outcome(info['success'])} at step {step}"
-            )
-        alive()
-    yield _image(observation["pixels"], cameras)
+    for step, observation in enumerate(carry_out(environment, episode, alive)):
+        if step % stride == 0 or step == episode.steps:
+            yield side_by_side(observation.images, cameras)
 
 
-def _image(pixels: Mapping[str, np.ndarray], cameras: Sequence[str]) -> UInt8[np.ndarray, "h w 3"]:
-    return np.concatenate([pixels[name] for name in cameras], axis=1)
-
-
-def _outcome(success: bool) -> str:
-    return "success" if success else "failure"
+def side_by_side(
+    images: Mapping[str, np.ndarray], cameras: Sequence[str]
+) -> UInt8[np.ndarray, "h w 3"]:
+    """One image out of several cameras' of the same height."""
+    return np.concatenate([images[name] for name in cameras], axis=1)

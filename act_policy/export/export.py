@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,52 +14,118 @@ from act_policy.control.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
 from act_policy.export import lerobot_files
 from act_policy.export.lerobot import load_lerobot, save_lerobot
+from act_policy.export.observations import Observations, batched, demonstrated_observations
 from act_policy.export.onnx import export_onnx
 from act_policy.export.parity import (
     BATCH_SIZES,
     TOLERANCE,
     Parity,
+    ParityError,
     latency_ms,
     measure_parity,
     random_observation,
 )
+from act_policy.export.policy_package import MANIFEST_FILE, PackagePolicy, write_package
+from act_policy.export.precision import PRECISIONS, Precision, to_fp16, to_int8
+from act_policy.export.pt2 import Pt2Policy, export_pt2
 from act_policy.model.checkpoint import CONFIG_FILE
 from act_policy.model.policy import ACTPolicy
 from act_policy.model.weights_file import ONNX_FILE
 
-FORMATS = ("bundle", "onnx", "lerobot")
-LEROBOT_FOLDER, PARITY_FILE = "lerobot", "parity.json"
+FORMATS = ("bundle", "onnx", "pt2", "lerobot", "policy_package")
+LEROBOT_FOLDER, PACKAGE_FOLDER = "lerobot", "policy_package"
+PT2_FILE, PARITY_FILE = "policy.pt2", "parity.json"
+ONNX_FILES: dict[Precision, str] = {
+    "fp32": ONNX_FILE,
+    "fp16": "policy_fp16.onnx",
+    "int8": "policy_int8.onnx",
+}
+MAX_ERROR = 0.1
+"""Largest error of fp16 and int8 by default, in standard deviations of each action."""
+
+OBSERVATIONS = 32
+"""So many calibrate, and as many more are compared."""
+
+
+class ExportSettings(NamedTuple):
+    """What to write.
+
+    precisions: of format onnx; those below fp32 may differ by max_error standard deviations of
+    each action dimension.
+    observations: folder of demonstrations whose observations calibrate and measure those below
+    fp32; None takes random ones.
+    """
+
+    formats: tuple[str, ...]
+    precisions: tuple[Precision, ...] = ("fp32",)
+    max_error: float = MAX_ERROR
+    observations: str | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        formats: Sequence[str],
+        precisions: Sequence[str],
+        max_error: float = MAX_ERROR,
+        observations: str | None = None,
+    ) -> "ExportSettings":
+        """Raise UserError unless everything is known and something is asked for."""
+        unknown = [name for name in formats if name not in FORMATS]
+        if unknown or not formats:
+            raise UserError(f"format is {list(formats)}; expected some of {', '.join(FORMATS)}")
+        found = tuple(name for name in PRECISIONS if name in precisions)
+        if not found or len(found) != len(set(precisions)):
+            raise UserError(
+                f"precision is {list(precisions)}; expected some of {', '.join(PRECISIONS)}"
+            )
+        if found != ("fp32",) and "onnx" not in formats:
+            raise UserError(
+                f"precision={list(precisions)} is of format onnx; name onnx in format= too"
+            )
+        if not max_error > 0:
+            raise UserError(
+                f"max_error is {max_error}; expected a positive number of standard deviations"
+            )
+        return cls(tuple(formats), found, max_error, observations)
+
+    def marks(self) -> dict[str, str]:
+        """The file by which each thing to be written is known to be in a folder."""
+        wanted = set(self.formats) - {"onnx"}
+        if "onnx" in self.formats:
+            wanted.update(_onnx_name(precision) for precision in self.precisions)
+        return {name: mark for name, mark in MARKS.items() if name in wanted}
+
+
+def _onnx_name(precision: Precision) -> str:
+    return "onnx" if precision == "fp32" else f"onnx_{precision}"
+
+
 MARKS = {
     "bundle": CONFIG_FILE,
-    "onnx": ONNX_FILE,
+    **{_onnx_name(precision): file for precision, file in ONNX_FILES.items()},
+    "pt2": PT2_FILE,
     "lerobot": f"{LEROBOT_FOLDER}/{lerobot_files.CONFIG_FILE}",
+    "policy_package": f"{PACKAGE_FOLDER}/{MANIFEST_FILE}",
 }
-"""The file by which each format is known to be in a folder."""
 
 
-def check_formats(formats: Sequence[str]) -> None:
-    """Raise UserError unless each format is known and at least one is asked for."""
-    unknown = [name for name in formats if name not in FORMATS]
-    if unknown or not formats:
-        raise UserError(f"format is {list(formats)}; expected some of {', '.join(FORMATS)}")
-
-
-def export_policy(policy: ACTPolicy, folder: Path, formats: Sequence[str]) -> dict[str, Any]:
+def export_policy(policy: ACTPolicy, folder: Path, settings: ExportSettings) -> dict[str, Any]:
     """Write the formats and parity.json, and return what parity.json says.
 
     Everything is made and verified in a hidden folder beside the files it will replace; only when
     all formats agree with the policy is anything moved into place.
 
     Raises:
-        UserError: a format is unknown, or the folder cannot be written or holds another export.
+        UserError: the folder cannot be written or holds another export, or the network cannot be
+            expressed in a format, or a precision below fp32 differs by more than max_error.
         ParityError: a format does not predict what the policy predicts.
     """
-    check_formats(formats)
     for name, mark in MARKS.items():
-        if name not in formats and (folder / mark).exists():
+        if name not in settings.marks() and (folder / mark).exists():
+            format_name = name.partition("_")[0] if name.startswith("onnx") else name
             raise UserError(
-                f"out={folder} holds an exported {name} ({mark}), which would then be of another "
-                f"policy; name {name} in format= too, or give another out="
+                f"out={folder} holds an exported {format_name} ({mark}), which would then be of "
+                f"another policy; name it in format= (and precision=) too, or give another out="
             )
     existed = folder.exists()
     try:
@@ -68,25 +134,12 @@ def export_policy(policy: ACTPolicy, folder: Path, formats: Sequence[str]) -> di
     except OSError as error:
         raise UserError(f"out: {folder} cannot be written: {error}") from None
     try:
-        measured: dict[str, Parity] = {}
-        if "bundle" in formats:
-            policy.save(work)
-            measured["bundle"] = measure_parity(
-                policy, ACTPolicy.load(work).predict_chunk, "bundle"
-            )
-        if "lerobot" in formats:
-            save_lerobot(policy, work / LEROBOT_FOLDER)
-            measured["lerobot"] = measure_parity(
-                policy, load_lerobot(work / LEROBOT_FOLDER).predict_chunk, "lerobot"
-            )
-        if "onnx" in formats:
-            export_onnx(policy, work / ONNX_FILE)
-            measured["onnx"] = measure_parity(
-                policy, OnnxPolicy(work / ONNX_FILE).predict_chunk, "onnx"
-            )
+        measured = write_formats(policy, work, settings)
         one = random_observation(policy, 1, np.random.default_rng(0))
         report = {
             "tolerance_in_std": TOLERANCE,
+            "max_error_in_std": settings.max_error,
+            "observations": settings.observations or "random",
             "batch_sizes": list(BATCH_SIZES),
             "action_names": list(policy.schema.action_names),
             "eager_latency_ms": latency_ms(lambda: policy.predict_chunk(one)),
@@ -104,3 +157,72 @@ def export_policy(policy: ACTPolicy, folder: Path, formats: Sequence[str]) -> di
         if not existed and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
     return report
+
+
+def write_formats(policy: ACTPolicy, folder: Path, settings: ExportSettings) -> dict[str, Parity]:
+    """Write every format into an empty folder and measure what was written.
+
+    Raises:
+        UserError, ParityError: as `export_policy`.
+    """
+    measured: dict[str, Parity] = {}
+    if "bundle" in settings.formats:
+        policy.save(folder)
+        measured["bundle"] = measure_parity(policy, ACTPolicy.load(folder).predict_chunk, "bundle")
+    if "lerobot" in settings.formats:
+        save_lerobot(policy, folder / LEROBOT_FOLDER)
+        loaded = load_lerobot(folder / LEROBOT_FOLDER)
+        measured["lerobot"] = measure_parity(policy, loaded.predict_chunk, "lerobot")
+    if "pt2" in settings.formats:
+        export_pt2(policy, folder / PT2_FILE)
+        loaded_program = Pt2Policy(folder / PT2_FILE)
+        measured["pt2"] = measure_parity(policy, loaded_program.predict_chunk, "pt2")
+    fp32 = folder / ONNX_FILE
+    if {"onnx", "policy_package"} & set(settings.formats):
+        export_onnx(policy, fp32)
+    if "policy_package" in settings.formats:
+        write_package(policy, fp32, folder / PACKAGE_FOLDER)
+        package = PackagePolicy(folder / PACKAGE_FOLDER)
+        measured["policy_package"] = measure_parity(policy, package.predict_chunk, "policy_package")
+    if "onnx" in settings.formats:
+        for precision in settings.precisions:
+            name = _onnx_name(precision)
+            if precision == "fp32":
+                measured[name] = measure_parity(policy, OnnxPolicy(fp32).predict_chunk, name)
+            else:
+                measured[name] = _reduced(policy, fp32, precision, settings)
+    if "fp32" not in settings.precisions or "onnx" not in settings.formats:
+        fp32.unlink(missing_ok=True)
+    return measured
+
+
+def _reduced(
+    policy: ACTPolicy, fp32: Path, precision: Precision, settings: ExportSettings
+) -> Parity:
+    """Convert policy.onnx to fewer bits, and measure; refused above max_error."""
+    generator = np.random.default_rng(1)
+    calibrating: Observations
+    if settings.observations is None:
+        calibrating = [random_observation(policy, 1, generator) for _ in range(OBSERVATIONS)]
+        comparing = None
+    else:
+        found = demonstrated_observations(settings.observations, policy.schema, 2 * OBSERVATIONS)
+        calibrating, comparing = found[::2], [batched(found[1::2] or found)]
+    file = fp32.with_name(ONNX_FILES[precision])
+    if precision == "fp16":
+        to_fp16(fp32, file)
+    else:
+        to_int8(fp32, file, policy.schema, calibrating)
+    try:
+        return measure_parity(
+            policy,
+            OnnxPolicy(file).predict_chunk,
+            _onnx_name(precision),
+            settings.max_error,
+            comparing,
+        )
+    except ParityError as error:
+        raise UserError(
+            f"precision={precision} is refused, nothing was written: {error}; leave {precision} "
+            "out of precision=, or accept more with max_error="
+        ) from None

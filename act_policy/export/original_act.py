@@ -98,10 +98,10 @@ def _load(
     heads: int | None,
     source: SchemaSource | None,
 ) -> ACTPolicy:
-    cameras = _cameras(names, image_size)
     theirs = _weights(path)
+    cameras = _cameras(names, image_size, *_width_without_heads(theirs, heads))
     statistics = _statistics(path.parent / ORIGINAL_STATISTICS_FILE)
-    config = _config(theirs, cameras, heads)
+    config = _config(theirs, cameras, ORIGINAL_HEADS if heads is None else heads)
     if source is not None:
         schema = read_schema(source, cameras)
     elif config.state_size == config.action_size == len(ALOHA_NAMES):
@@ -116,13 +116,31 @@ def _load(
     return policy.eval()
 
 
-def _cameras(names: Sequence[str] | None, image_size: tuple[int, int] | None) -> tuple[Camera, ...]:
+def _cameras(
+    names: Sequence[str] | None, image_size: tuple[int, int] | None, *more: str
+) -> tuple[Camera, ...]:
+    """Make the cameras; whatever else is not told is asked for in the same message."""
+    asked = list(more)
     if not names or image_size is None:
-        raise UserError(
+        asked.insert(
+            0,
             "it tells neither cameras nor image size; give source.cameras=[NAME,...] in the order "
-            "of training and source.image_size=[HEIGHT,WIDTH]"
+            "of training and source.image_size=[HEIGHT,WIDTH]",
         )
+    if asked or not names or image_size is None:
+        raise UserError("; ".join(asked))
     return tuple(Camera(name, *image_size) for name in names)
+
+
+def _width_without_heads(weights: Mapping[str, Tensor], heads: int | None) -> list[str]:
+    """What to ask where nobody tells the number of heads; no tensor depends on it."""
+    head = weights.get("action_head.weight")
+    if heads is not None or head is None or head.dim() != 2 or head.shape[1] == ORIGINAL_WIDTH:
+        return []
+    return [
+        f"its width is {head.shape[1]}, not the original's {ORIGINAL_WIDTH}, and no tensor tells "
+        "the number of attention heads; give source.heads=NUMBER (nheads of its training)"
+    ]
 
 
 def _weights_file(folder: Path) -> Path:
@@ -157,9 +175,7 @@ def _weights(path: Path) -> dict[str, Tensor]:
     return found
 
 
-def _config(
-    weights: Mapping[str, Tensor], cameras: tuple[Camera, ...], heads: int | None
-) -> ACTConfig:
+def _config(weights: Mapping[str, Tensor], cameras: tuple[Camera, ...], heads: int) -> ACTConfig:
     """Read the sizes off the tensors; `from_lerobot` then checks every one."""
 
     def shape(name: str) -> torch.Size:
@@ -172,11 +188,6 @@ def _config(
         return len(found)
 
     action_size, width = shape("action_head.weight")
-    if heads is None and width != ORIGINAL_WIDTH:
-        raise UserError(
-            f"its width is {width}, not the original's {ORIGINAL_WIDTH}, and no tensor tells the "
-            "number of attention heads; give source.heads=NUMBER (nheads of its training)"
-        )
     backbone = "resnet34" if "backbone.layer1.2.conv1.weight" in weights else "resnet18"
     if "backbone.layer1.0.conv3.weight" in weights:
         backbone = "resnet50"
@@ -186,7 +197,7 @@ def _config(
         action_size=action_size,
         chunk_length=shape("decoder_pos_embed.weight")[0],
         width=width,
-        heads=ORIGINAL_HEADS if heads is None else heads,
+        heads=heads,
         feedforward_width=shape("encoder.layers.0.linear1.weight")[0],
         encoder_layers=layers("encoder.layers."),
         decoder_layers=1,

@@ -1,7 +1,7 @@
 """Does an exported policy say what the original says? Asked with random raw observations."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -29,12 +29,14 @@ Predict = Callable[[Observation[np.ndarray]], np.ndarray]
 class Parity(NamedTuple):
     """How far one format is from the original, and how fast.
 
-    largest_error: in physical units; largest_error_in_std: in standard deviations.
+    largest_error: in physical units; largest_error_in_std: in standard deviations of each action;
+    mean_error_in_std: over all actions.
     latency_ms: median milliseconds for one observation.
     """
 
     largest_error: float
     largest_error_in_std: float
+    mean_error_in_std: float
     latency_ms: float
 
 
@@ -64,37 +66,45 @@ def random_observation(
     )
 
 
-def measure_parity(policy: ACTPolicy, predict: Predict, name: str) -> Parity:
-    """Compare at every batch size, and time both ends at batch 1.
+def measure_parity(
+    policy: ACTPolicy,
+    predict: Predict,
+    name: str,
+    tolerance: float = TOLERANCE,
+    observations: Sequence[Observation[np.ndarray]] | None = None,
+) -> Parity:
+    """Compare on batches of observations, random ones of every batch size unless given.
 
     Raises:
-        ParityError: an output differs by more than TOLERANCE standard deviations of its dimension.
+        ParityError: an output differs by more than tolerance standard deviations of its dimension.
     """
     generator = np.random.default_rng(0)
+    if observations is None:
+        observations = [random_observation(policy, batch, generator) for batch in BATCH_SIZES]
     scale = policy.statistics.scale(policy.statistics.action)
-    largest = largest_in_std = 0.0
-    for batch in BATCH_SIZES:
-        observation = random_observation(policy, batch, generator)
-        expected = policy.predict_chunk(observation)
-        found = predict(observation)
+    errors, errors_in_std = [], []
+    for observation in observations:
+        expected, found = policy.predict_chunk(observation), predict(observation)
         if found.shape != expected.shape:
-            raise ParityError(
-                f"{name}: output {found.shape} at batch {batch}, not {expected.shape}"
-            )
-        error = np.abs(found.astype(np.float64) - expected)
-        in_std = (error / scale).max(axis=(0, 1))
-        worst = int(in_std.argmax())
-        # Written so that a NaN fails too.
-        if not in_std.max() <= TOLERANCE:
-            raise ParityError(
-                f"{name}: action {policy.schema.action_names[worst]} differs by "
-                f"{in_std[worst]:.2e} standard deviations from the original at batch {batch}; "
-                f"at most {TOLERANCE:.0e} is allowed"
-            )
-        largest = max(largest, float(error.max()))
-        largest_in_std = max(largest_in_std, float(in_std.max()))
+            raise ParityError(f"{name}: output {found.shape}, not {expected.shape}")
+        errors.append(np.abs(found.astype(np.float64) - expected))
+        errors_in_std.append(errors[-1] / scale)
+    largest_in_std = np.max([error.max(axis=(0, 1)) for error in errors_in_std], axis=0)
+    worst = int(largest_in_std.argmax())
+    # Written so that a NaN fails too.
+    if not largest_in_std.max() <= tolerance:
+        raise ParityError(
+            f"{name}: action {policy.schema.action_names[worst]} differs by "
+            f"{largest_in_std[worst]:.2e} standard deviations from the original; "
+            f"at most {tolerance:.2g} is allowed"
+        )
     one = random_observation(policy, 1, generator)
-    return Parity(largest, largest_in_std, latency_ms(lambda: predict(one)))
+    return Parity(
+        largest_error=max(float(error.max()) for error in errors),
+        largest_error_in_std=float(largest_in_std.max()),
+        mean_error_in_std=float(np.concatenate([e.ravel() for e in errors_in_std]).mean()),
+        latency_ms=latency_ms(lambda: predict(one)),
+    )
 
 
 def latency_ms(call: Callable[[], object], repeats: int = 20) -> float:

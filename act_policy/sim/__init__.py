@@ -1,7 +1,8 @@
 """Simulated tasks: gymnasium environments, scripted experts and the recording of demonstrations.
 
-Importing this package registers `act_policy/MetaWorld-<task>-v0` for each of Meta-World's 50 tasks;
-the simulator itself is imported when an environment is made.
+Importing this package registers `act_policy/MetaWorld-<task>-v0` for each of Meta-World's 50 tasks,
+`act_policy/AlohaTransferCube-v0` and `act_policy/AlohaInsertion-v0`; the simulator itself is
+imported when an environment is made.
 """
 
 from typing import Final
@@ -65,23 +66,43 @@ TASKS: Final = (
 MAX_EPISODE_STEPS: Final = 500
 """Meta-World's horizon; `gymnasium.make(..., max_episode_steps=)` overrides it."""
 
+ALOHA_TASKS: Final = ("TransferCube", "Insertion")
+ALOHA_EPISODE_STEPS: Final = 400
+
 
 def environment_id(task: str) -> str:
     """The id under which gymnasium knows a Meta-World task."""
     return f"act_policy/MetaWorld-{task}-v0"
 
 
+def aloha_environment_id(task: str) -> str:
+    """The id under which gymnasium knows one of ALOHA's tasks."""
+    return f"act_policy/Aloha{task}-v0"
+
+
+def episode_steps(task: str) -> int | None:
+    """The steps after which an episode of a task, named by its environment's id, ends; if known."""
+    spec = gymnasium.registry.get(task)
+    return spec.max_episode_steps if spec else None
+
+
 def register_environments() -> None:
     """Make every task known to gymnasium; calling it again changes nothing."""
     for task in TASKS:
-        if environment_id(task) not in gymnasium.registry:
-            gymnasium.register(
-                id=environment_id(task),
-                entry_point="act_policy.sim.metaworld:MetaWorldEnv",
-                kwargs={"task": task},
-                max_episode_steps=MAX_EPISODE_STEPS,
-                disable_env_checker=True,  # it reads, and so renders, every first observation
-            )
+        _register(environment_id(task), "metaworld:MetaWorldEnv", task, MAX_EPISODE_STEPS)
+    for task in ALOHA_TASKS:
+        _register(aloha_environment_id(task), "aloha:AlohaEnv", task, ALOHA_EPISODE_STEPS)
+
+
+def _register(name: str, entry_point: str, task: str, steps: int) -> None:
+    if name not in gymnasium.registry:
+        gymnasium.register(
+            id=name,
+            entry_point=f"act_policy.sim.{entry_point}",
+            kwargs={"task": task},
+            max_episode_steps=steps,
+            disable_env_checker=True,  # it reads, and so renders, every first observation
+        )
 
 
 register_environments()

@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,19 +13,50 @@ Expert = Callable[[], np.ndarray]
 """Returns the action for the environment's present moment: float32 (a,) within the action space."""
 
 
-def scripted_expert(environment: Any) -> Expert:
-    """Make a fresh expert for one episode of a MetaWorldEnv.
+class Variation(NamedTuple):
+    """How much an expert departs from its usual way; by default not at all.
+
+    timing: standard deviation of the logarithm of how long each phase takes.
+    pose: standard deviation of where each way-point is, in metres.
+    seed: fixes the departures.
+    """
+
+    timing: float = 0.0
+    pose: float = 0.0
+    seed: int = 0
+
+
+AS_USUAL = Variation()
+
+
+def scripted_expert(environment: Any, variation: Variation = AS_USUAL) -> Expert:
+    """Make a fresh expert for one episode of a task, which has just been reset.
 
     Raises:
-        UserError: the environment is not one of Meta-World's tasks.
+        UserError: the environment is not one of this package's tasks, or its expert cannot vary.
     """
     environment = environment.unwrapped
     task = getattr(getattr(environment, "schema", None), "task", "")
-    if not (found := re.fullmatch(r"act_policy/MetaWorld-(.+)-v0", task)):
-        raise UserError(f"environment {task or environment}: there is no scripted expert for it")
+    if found := re.fullmatch(r"act_policy/MetaWorld-(.+)-v0", task):
+        if variation.timing or variation.pose:
+            raise UserError(
+                f"{task}: timing_noise and pose_noise vary ALOHA's experts only; this one reacts "
+                "to what happens, so noise= makes its demonstrations differ"
+            )
+        return _metaworld_expert(environment, found[1])
+    if found := re.fullmatch(r"act_policy/Aloha(.+)-v0", task):
+        from act_policy.sim.aloha_expert import MOTIONS, AlohaExpert, varied
+
+        motion = MOTIONS[found[1]](environment.object_poses)
+        motion = varied(motion, *variation)
+        return AlohaExpert(environment.model, motion, environment.agent_pos)
+    raise UserError(f"environment {task or environment}: there is no scripted expert for it")
+
+
+def _metaworld_expert(environment: Any, task: str) -> Expert:
     from metaworld.policies import ENV_POLICY_MAP
 
-    policy: Any = ENV_POLICY_MAP[f"{found[1]}-v3"]  # annotated there as the abstract class
+    policy: Any = ENV_POLICY_MAP[f"{task}-v3"]  # annotated there as the abstract class
     policy = policy()
     space = environment.action_space
 

@@ -4,16 +4,15 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
-from gymnasium.spaces import Dict as DictSpace
 from jaxtyping import Float, Float32
 
 from act_policy.errors import UserError
 from act_policy.sim import TASKS, environment_id
-from act_policy.sim.images import LazyImages, image_sizes
-from act_policy.sim.rendering import Pose, SceneRenderer, import_mujoco
+from act_policy.sim.environment import SimulatedTask
+from act_policy.sim.images import image_sizes
+from act_policy.sim.rendering import import_mujoco
 from act_policy.types import Camera, Schema
 
 DEFAULT_CAMERAS = {"corner2": (84, 84)}
@@ -22,7 +21,7 @@ STATE_HIGH = np.array([0.525, 1.025, 0.7, 1.0])
 ACTION_SIZE = 4
 
 
-class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
+class MetaWorldEnv(SimulatedTask):
     """One Meta-World task: its physics, its success rule, camera images and the hand's own state.
 
     Observation: {"pixels": camera -> uint8 (h, w, 3), "agent_pos": float32 (4,) hand x, y, z in
@@ -35,6 +34,7 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 80}  # noqa: RUF012
+    disturbed = slice(3)
 
     def __init__(
         self,
@@ -48,7 +48,6 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         self._mujoco = import_mujoco()  # before Meta-World imports it with any backend
         from metaworld.env_dict import ENV_CLS_MAP
 
-        self.render_mode = render_mode
         self._inner: Any = ENV_CLS_MAP[f"{task}-v3"]()
         self._inner.max_path_length = 10**9  # gymnasium's TimeLimit ends the episode
         self._inner._set_task_called = True
@@ -58,8 +57,7 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         self._pristine = _Pristine(self._inner)
 
         sizes = image_sizes(DEFAULT_CAMERAS if cameras is None else cameras)
-        self._renderer = SceneRenderer(copy.copy(self._inner.model), sizes, quality)
-        self.schema = Schema(
+        schema = Schema(
             cameras=tuple(Camera(name, *size) for name, size in sizes.items()),
             state_names=("hand_x", "hand_y", "hand_z", "gripper_opening"),
             state_units=("m", "m", "m", "fraction"),
@@ -68,14 +66,14 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
             rate=float(1.0 / self._inner.dt),
             task=environment_id(task),
         )
-        self.action_space = Box(-1.0, 1.0, (ACTION_SIZE,), np.float32)
-        self.observation_space = DictSpace(
-            {
-                "pixels": DictSpace(
-                    {name: Box(0, 255, (*size, 3), np.uint8) for name, size in sizes.items()}
-                ),
-                "agent_pos": Box(STATE_LOW.astype(np.float32), STATE_HIGH.astype(np.float32)),
-            }
+        super().__init__(
+            self._inner.model,
+            self._inner.data,
+            schema,
+            Box(STATE_LOW.astype(np.float32), STATE_HIGH.astype(np.float32)),
+            Box(-1.0, 1.0, (ACTION_SIZE,), np.float32),
+            quality,
+            render_mode,
         )
         self._full_observation: np.ndarray | None = None
 
@@ -97,17 +95,16 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         mujoco.mj_camlight(inner.model, inner.data)
         inner._prev_obs = inner._get_curr_obs_combined_no_goal()
         self._full_observation = inner._get_obs()
-        return self._observation(), {"success": False}
+        return self._observe(self._agent_pos()), {"success": False}
 
     def step(
         self, action: Float[np.ndarray, " a"]
     ) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Apply one clipped action for one control period (five steps of physics)."""
-        action = np.asarray(action, np.float32)
-        if action.shape != (ACTION_SIZE,) or not np.isfinite(action).all():
-            raise ValueError(f"expected {ACTION_SIZE} finite action values, found {action}")
-        self._full_observation, reward, _, _, info = self._inner.step(np.clip(action, -1.0, 1.0))
-        return self._observation(), float(reward), False, False, {"success": bool(info["success"])}
+        action = np.clip(self._check_action(action), -1.0, 1.0)
+        self._full_observation, reward, _, _, info = self._inner.step(action)
+        observation = self._observe(self._agent_pos())
+        return observation, float(reward), False, False, {"success": bool(info["success"])}
 
     def full_observation(self) -> Float[np.ndarray, "39"]:
         """Meta-World's own observation with objects and goal: for scripted experts only."""
@@ -115,32 +112,10 @@ class MetaWorldEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
             raise RuntimeError("reset the environment before asking what it observes")
         return self._full_observation.copy()
 
-    @property
-    def frame_count(self) -> int:
-        """How many images were drawn so far."""
-        return self._renderer.frame_count
-
-    def render(self) -> Any:
-        """The first camera's image of the present moment."""
-        if self.render_mode != "rgb_array":
-            return None
-        return self._renderer.render(next(iter(self._renderer.cameras)), Pose.of(self._inner.data))
-
-    def close(self) -> None:
-        """Free the drawing context."""
-        self._renderer.close()
-
     def _agent_pos(self) -> Float32[np.ndarray, "4"]:
         assert self._full_observation is not None
         state = np.clip(self._full_observation[:4], STATE_LOW, STATE_HIGH)
         return np.asarray(state, np.float32)
-
-    def _observation(self) -> dict[str, Any]:
-        pose = Pose.of(self._inner.data)
-        images = LazyImages(
-            self._renderer.cameras, lambda camera: self._renderer.render(camera, pose)
-        )
-        return {"pixels": images, "agent_pos": self._agent_pos()}
 
 
 _MUJOCO_OWN = {"model", "data", "mujoco_renderer", "_np_random"}

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from act_policy.atomic import atomic_file, remove_partial_files
 from act_policy.data.aloha_hdf5 import write_episode
 from act_policy.errors import UserError, check_whole_number
-from act_policy.sim.experts import scripted_expert
+from act_policy.sim.experts import Variation, scripted_expert
 from act_policy.sim.images import image_sizes
 from act_policy.sim.processes import run_jobs, usable_cores
 from act_policy.sim.rendering import choose_gl_backend
@@ -37,6 +37,7 @@ class RecordingSettings:
     seed: of the first initial state; the others follow one by one.
     noise: standard deviation of what is added to the executed movement, in units of the action;
         what is stored is the expert's own action, so a policy learns to correct.
+    timing_noise, pose_noise: how much the expert's own way varies, see `Variation`.
     tail: steps recorded after the first success, in which the expert goes on.
     """
 
@@ -46,13 +47,17 @@ class RecordingSettings:
     seed: int = 0
     quality: str = "fast"
     noise: float = 0.0
+    timing_noise: float = 0.0
+    pose_noise: float = 0.0
     tail: int = 10
 
     def __post_init__(self) -> None:
         for field, smallest in (("max_steps", 1), ("seed", 0), ("tail", 0)):
             check_whole_number(field, getattr(self, field), smallest)
-        if not isinstance(self.noise, int | float) or not 0 <= self.noise < float("inf"):
-            raise UserError(f"noise={self.noise}: expected a number, 0 or more")
+        for field in ("noise", "timing_noise", "pose_noise"):
+            value = getattr(self, field)
+            if not isinstance(value, int | float) or not 0 <= value < float("inf"):
+                raise UserError(f"{field}={value}: expected a number, 0 or more")
         if self.quality not in ("fast", "exact"):
             raise UserError(f"quality={self.quality}: expected fast or exact")
         if not image_sizes(self.cameras):
@@ -134,13 +139,14 @@ def record_episode(
 ) -> bool:
     """Record the expert's attempt at one initial state; write it to `path` only if it succeeds.
 
-    A step holds what was observed and what the expert then did; the noise is a function of the
-    seed. Returns whether it succeeded within `max_steps`.
+    A step holds what was observed and what the expert then did; noise of every kind is a function
+    of the seed. Returns whether it succeeded within `max_steps`.
     """
     observation, _ = environment.reset(seed=seed)
-    expert = scripted_expert(environment)
+    variation = Variation(settings.timing_noise, settings.pose_noise, seed)
+    expert = scripted_expert(environment, variation)
     schema = environment.unwrapped.schema  # type: ignore[attr-defined]
-    disturbance = np.random.default_rng([seed, 1])
+    disturb = disturbance(environment.unwrapped, settings.noise, seed)
     seen, states, actions = [], [], []
     steps_left = settings.max_steps
     success = False
@@ -149,9 +155,7 @@ def record_episode(
         seen.append(observation["pixels"])
         states.append(observation["agent_pos"])
         actions.append(action)
-        executed = action.copy()
-        executed[:3] += settings.noise * disturbance.standard_normal(3)
-        observation, _, _, _, info = environment.step(executed)
+        observation, _, _, _, info = environment.step(disturb(action))
         steps_left -= 1
         if info["success"] and not success:
             success, steps_left = True, settings.tail
@@ -174,6 +178,27 @@ def record_episode(
         settings=settings.to_dict(),
     )
     return True
+
+
+def disturbance(task: Any, size: float, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    """What turns each action of an episode into the one to execute; the seed fixes it.
+
+    Added is x_t = memory x_{t-1} + sqrt(1 - memory^2) e_t with standard deviation `size`, to the
+    values that move the robot; the task says which those are and what the memory is.
+    """
+    random = np.random.default_rng([seed, 1])
+    memory = task.disturbance_memory
+    added: np.ndarray | None = None
+
+    def disturb(action: np.ndarray) -> np.ndarray:
+        nonlocal added
+        executed = action.copy()
+        fresh = size * random.standard_normal(executed[task.disturbed].shape)
+        added = fresh if added is None else memory * added + (1 - memory**2) ** 0.5 * fresh
+        executed[task.disturbed] += added
+        return executed
+
+    return disturb
 
 
 def _make_recorder(
@@ -246,6 +271,8 @@ class _Folder:
             except (ValueError, KeyError, TypeError):
                 raise UserError(f"{settings_file}: not readable; remove the folder") from None
             wanted = self._settings.to_dict()
+            # what an earlier version did not write, it did not do
+            found = {"timing_noise": 0.0, "pose_noise": 0.0, **found}
             differing = [key for key in wanted if found.get(key) != wanted[key]]
             if differing and (placed or staged or self._failed):
                 raise UserError(

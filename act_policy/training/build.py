@@ -15,6 +15,7 @@ from act_policy.model.act import ACTConfig
 from act_policy.model.backbone import load_backbone_weights
 from act_policy.model.checkpoint import read_policy, statistics_to_dict
 from act_policy.model.policy import ACTPolicy
+from act_policy.training.fine_tuning import keep_normalisation, start_from
 from act_policy.training.module import PolicyTraining
 from act_policy.training.monitor import StopOnSignal
 from act_policy.training.optimizer import OptimizerConfig
@@ -26,6 +27,8 @@ def build_policy(
     data: DemonstrationDataModule,
     seed: int,
     checkpoint: Path | None = None,
+    initial: ACTPolicy | None = None,
+    fine_tuned: bool = False,
 ) -> ACTPolicy:
     """Make the policy for these demonstrations.
 
@@ -34,6 +37,8 @@ def build_policy(
         data: gives schema, statistics and the seeds that were shown.
         seed: of the random weights.
         checkpoint: of a run that goes on: its statistics are kept, its weights come later.
+        initial: a policy to start from, see `fine_tuning`.
+        fine_tuned: whether the run that goes on started from one.
 
     Raises:
         UserError: the settings or the demonstrations are not those of the checkpoint.
@@ -44,11 +49,18 @@ def build_policy(
     if checkpoint is not None:
         saved = read_policy(checkpoint)
         _check_same(checkpoint, saved.config, config, saved.schema, data.schema)
+        if fine_tuned:
+            statistics = keep_normalisation(saved.statistics, statistics)
         _check_same_statistics(checkpoint, saved.statistics, statistics)
         statistics = saved.statistics
     if not 0 <= seed < 2**32:
         raise UserError(f"seed: expected 0 to {2**32 - 1}, found {seed}")
     lightning.seed_everything(seed, workers=True, verbose=False)
+    if initial is not None:
+        policy = start_from(initial, data.schema, statistics)
+        shown = {*initial.demonstration_seeds, *data.demonstration_seeds}
+        policy.demonstration_seeds = tuple(sorted(shown))
+        return policy.to(memory_format=torch.channels_last)
     policy = ACTPolicy(config, data.schema, statistics)
     policy.demonstration_seeds = data.demonstration_seeds
     if checkpoint is None:
@@ -66,6 +78,8 @@ def build_training(
     max_minutes: float | None = None,
     seed: int = 0,
     checkpoint: Path | None = None,
+    initial: ACTPolicy | None = None,
+    fine_tuned: bool = False,
 ) -> PolicyTraining:
     """Make the policy and what trains it; see `build_policy` and `PolicyTraining`.
 
@@ -85,7 +99,7 @@ def build_training(
             )
     fields = {name: value for name, value in model.items() if name != "kl_weight"}
     return PolicyTraining(
-        build_policy(fields, data, seed, checkpoint),
+        build_policy(fields, data, seed, checkpoint, initial, fine_tuned),
         optimizer,
         max_steps,
         max_minutes,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from act_policy.data.datamodule import Batch
 from act_policy.errors import UserError
-from act_policy.model.act import Latent
+from act_policy.model.act import ACTOutput, Latent
 from act_policy.model.checkpoint import to_checkpoint
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.ema import AveragedModel
@@ -125,6 +125,17 @@ class PolicyTraining(lightning.LightningModule):
         self, policy: ACTPolicy, batch: Batch, latent: Latent
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""] | None]:
         """L1 and KL (None without a posterior) of a policy on a batch, in normalised units."""
+        output, target = self.predict(policy, batch, latent)
+        l1 = action_l1(output.actions.float(), target, batch.is_pad)
+        if output.latent_mean is None or output.latent_log_variance is None:
+            return l1, None
+        mean, log_variance = output.latent_mean.float(), output.latent_log_variance.float()
+        return l1, gaussian_kl(mean, log_variance, batch.is_pad)
+
+    def predict(
+        self, policy: ACTPolicy, batch: Batch, latent: Latent
+    ) -> tuple[ACTOutput, Float[Tensor, "b k a"]]:
+        """What a policy predicts for a batch, and what was demonstrated, in normalised units."""
         observation = policy.normalizer.observation(batch.observation)
         target = policy.normalizer.actions(batch.actions)
         output = policy.act(
@@ -135,11 +146,7 @@ class PolicyTraining(lightning.LightningModule):
             batch.is_pad,
             latent=latent,
         )
-        l1 = action_l1(output.actions.float(), target, batch.is_pad)
-        if output.latent_mean is None or output.latent_log_variance is None:
-            return l1, None
-        mean, log_variance = output.latent_mean.float(), output.latent_log_variance.float()
-        return l1, gaussian_kl(mean, log_variance, batch.is_pad)
+        return output, target
 
     def configure_gradient_clipping(
         self,
@@ -202,15 +209,20 @@ class PolicyTraining(lightning.LightningModule):
         """Forget the last sums."""
         self._sums: dict[str, Tensor] = {}
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """L1 of the averaged policy as it will act (z at zero), and with the posterior's mean."""
-        valid = (~batch.is_pad).sum()
-        latents: dict[str, Latent] = {"held_out_l1": "zero"}
+    def validation_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, "b k a"]:
+        """L1 of the averaged policy as it will act (z at zero), and with the posterior's mean.
+
+        Returns the normalised |error| of the former for the callbacks; padded rows mean nothing.
+        """
+        output, target = self.predict(self.best_policy, batch, "zero")
+        predicted = output.actions.float()
+        losses = {"held_out_l1": action_l1(predicted, target, batch.is_pad)}
         if self.policy.config.latent_size:
-            latents["held_out_l1_posterior"] = "mean"
-        for name, latent in latents.items():
-            l1, _ = self.losses(self.best_policy, batch, latent)
+            losses["held_out_l1_posterior"] = self.losses(self.best_policy, batch, "mean")[0]
+        valid = (~batch.is_pad).sum()
+        for name, l1 in losses.items():
             self._sums[name] = self._sums.get(name, 0) + torch.stack([l1 * valid, valid])
+        return (predicted - target).abs()
 
     def on_validation_epoch_end(self) -> None:
         """Turn the sums over every process into one mean an element."""

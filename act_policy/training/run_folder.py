@@ -1,4 +1,4 @@
-"""A run on disk: config.yaml, versions.json, metrics.csv, checkpoints/{last,best}.ckpt."""
+"""A run on disk: config.yaml, versions.json, metrics.csv, report.html, checkpoints/."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from act_policy.errors import UserError
 from act_policy.versions import versions
 
 CONFIG_FILE, VERSIONS_FILE, METRICS_FILE = "config.yaml", "versions.json", "metrics.csv"
+REPORT_FILE = "report.html"
 
 
 class Resumed(NamedTuple):
@@ -57,7 +58,12 @@ def check_free(folder: Path) -> None:
     wandb keeps of it stays.)
     """
     if _is_beginning(folder):
-        for name in (CONFIG_FILE, METRICS_FILE, VERSIONS_FILE):  # what makes it ours goes last
+        for name in (
+            CONFIG_FILE,
+            METRICS_FILE,
+            REPORT_FILE,
+            VERSIONS_FILE,
+        ):  # what makes it ours goes last
             (folder / name).unlink(missing_ok=True)
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -97,7 +103,7 @@ def _is_beginning(folder: Path) -> bool:
     """Whether all that is there was left by a run of ours without a checkpoint."""
     if not _starts(folder):
         return False
-    ours = {CONFIG_FILE, VERSIONS_FILE, METRICS_FILE, "checkpoints", "wandb"}
+    ours = {CONFIG_FILE, VERSIONS_FILE, METRICS_FILE, REPORT_FILE, "checkpoints", "wandb"}
     entries = [*folder.iterdir(), *(folder / "checkpoints").glob("*")]
     return all(entry.name in ours or entry.name.endswith(PARTIAL_SUFFIX) for entry in entries)
 

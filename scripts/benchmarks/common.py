@@ -44,11 +44,16 @@ def as_lerobot(settings: Any) -> Any:
     return alike
 
 
-def ask_peer(config: Any, settings: Any) -> Row:
-    """Run benchmark_peer.py in the peer's Python with the same sizes; return its row."""
+def default_cameras(environment: str) -> dict[str, list[int]]:
+    """The camera and image size that an environment is measured with."""
+    return {"top": [120, 160]} if "/Aloha" in environment else {"topview": [84, 84]}
+
+
+def ask_peer(config: Any, settings: Any, **more: Any) -> Row:
+    """Run peer.py in the peer's Python with the same sizes, and more; return its row."""
     from omegaconf import OmegaConf
 
-    request = OmegaConf.to_container(config)
+    request = {**OmegaConf.to_container(config), **more}
     if settings is not None:
         request["model"] = OmegaConf.to_container(settings.model)
         request["batch_size"] = settings.data.batch_size

@@ -1,4 +1,4 @@
-"""The other side of benchmark.py: LeRobot's ACT in an environment of its own.
+"""The other side of benchmark.py: LeRobot or gym-aloha in an environment of its own.
 
 Run by benchmark.py with the peer's Python; needs nothing of act_policy. The request comes as JSON
 in the first argument, the measured row leaves as JSON on the last line of the output.
@@ -9,19 +9,21 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from statistics import median
 from typing import Any
 
-EPISODE_STEPS = 100
+ALOHA_SAMPLE = 100
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
     """Measure the suite that was asked for."""
-    import lerobot
-
-    suites = {"train": train, "infer": infer, "rollout": rollout}
+    package, suites = "lerobot", {"train": train, "infer": infer, "rollout": rollout}
+    if request["suite"] == "rollout" and "/Aloha" in request["environment"]:
+        package, suites = "gym-aloha", {"rollout": aloha_rollout}
     value, more = suites[request["suite"]](request)
-    return {"who": f"LeRobot {lerobot.__version__}", "value": value, **more}
+    name = "LeRobot" if package == "lerobot" else package
+    return {"who": f"{name} {version(package)}", "value": value, **more}
 
 
 def train(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
@@ -57,16 +59,28 @@ def train(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
 
 
 def infer(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Milliseconds from one raw observation to one chunk in physical units, on the CPU."""
-    policy, preprocessor, postprocessor = make_policy(request, device="cpu")
-    observation = raw_batch(request, 1, 0)
+    """Milliseconds from one raw observation to one chunk in physical units, on the CPU.
+
+    The policy is the checkpoint that the request names; the observation lies in it.
+    """
+    import torch
+    from lerobot.policies.act.modeling_act import ACTPolicy
+    from lerobot.policies.factory import make_pre_post_processors
+    from safetensors.torch import load_file
+
+    torch.set_num_threads(request["threads"])
+    folder = request["checkpoint"]
+    policy = ACTPolicy.from_pretrained(folder, strict=True)
+    preprocessor, postprocessor = make_pre_post_processors(policy.config, pretrained_path=folder)
+    observation = load_file(os.path.join(folder, "observation.safetensors"))
     policy.eval()
 
-    def predict() -> None:
-        postprocessor(policy.predict_action_chunk(preprocessor(as_floats(observation))))
+    def predict() -> Any:
+        return postprocessor(policy.predict_action_chunk(preprocessor(as_floats(observation))))
 
     parameters = sum(p.numel() for p in policy.parameters())
-    return 1e3 * time_calls(request, predict), {"unit": "ms", "parameters": parameters}
+    more = {"unit": "ms", "parameters": parameters, "actions": predict().tolist()}
+    return 1e3 * time_calls(request, predict), more
 
 
 def rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
@@ -80,10 +94,26 @@ def rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     )
     environment.reset(seed=0)
     seconds = time_calls(request, lambda: environment.step(np.full(4, 0.1, np.float32)))
-    return 60 / (seconds * EPISODE_STEPS), {"unit": "rollouts/min", "image_every": 1}
+    return 60 / (seconds * request["episode_steps"]), {"unit": "rollouts/min", "image_every": 1}
 
 
-def make_policy(request: dict[str, Any], device: str | None = None) -> tuple[Any, Any, Any]:
+def aloha_rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+    """Rollouts a minute of gym-aloha, which draws three 480x640 views at each step; 100 steps."""
+    import numpy as np
+    from gym_aloha.env import AlohaEnv
+
+    task = {"TransferCube": "transfer_cube", "Insertion": "insertion"}
+    name = request["environment"].split("/Aloha")[1].removesuffix("-v0")
+    environment = AlohaEnv(task[name], obs_type="pixels_agent_pos")
+    environment.reset(seed=0)  # draws, so what is set up once is set up
+    began = time.perf_counter()
+    for action in request["actions"][:ALOHA_SAMPLE]:
+        environment.step(np.array(action))
+    seconds = (time.perf_counter() - began) / ALOHA_SAMPLE
+    return 60 / (seconds * request["episode_steps"]), {"unit": "rollouts/min", "image_every": 1}
+
+
+def make_policy(request: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Build LeRobot's ACT with the requested sizes, and its processors."""
     import torch
     from lerobot.configs.types import FeatureType, PolicyFeature
@@ -112,7 +142,7 @@ def make_policy(request: dict[str, Any], device: str | None = None) -> tuple[Any
     config = ACTConfig(
         input_features=inputs,
         output_features={"action": PolicyFeature(FeatureType.ACTION, (4,))},
-        device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        device=("cuda" if torch.cuda.is_available() else "cpu"),
         pretrained_backbone_weights=None,
         use_vae=model["latent_size"] > 0,
         latent_dim=model["latent_size"] or 32,

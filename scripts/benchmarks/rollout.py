@@ -1,30 +1,38 @@
 """Rollouts a minute: physics and images, no policy."""
 
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from benchmarks.common import Row, ask_peer, time_calls, training_settings
 
-EPISODE_STEPS = 100
+METAWORLD_STEPS = 100
+ALOHA_STEPS = 400
+ALOHA_CHUNK = 100
 
 
 def measure(config: Any) -> list[Row]:
-    """Rollouts a minute of 100 steps in one process: physics and images, no policy."""
-    lazy = "act_policy, an image a chunk"
-    every = "act_policy, an image a step"
-    chunk = training_settings(config).model.chunk_length
+    """Rollouts a minute in one process: 100 steps of Meta-World or 400 of ALOHA."""
+    is_aloha = config.environment.startswith("act_policy/Aloha")
+    chunk = ALOHA_CHUNK if is_aloha else training_settings(config).model.chunk_length
+    steps = ALOHA_STEPS if is_aloha else METAWORLD_STEPS
+    actions = expert_actions(config) if is_aloha else [[0.1] * 4]
     rows = [
-        {"who": lazy, "value": our_rollouts(config, chunk), "image_every": chunk},
-        {"who": every, "value": our_rollouts(config, 1), "image_every": 1},
-        {"who": "Meta-World's own renderer, every step", "value": own_renderer_rollouts(config)},
+        {"who": f"act_policy, an image {often}", "value": value, "image_every": every}
+        for often, every in (("a chunk", chunk), ("a step", 1))
+        for value in [our_rollouts(config, actions, steps, every)]
     ]
     if config.peer is not None:
-        peer = ask_peer(config, None)
-        rows = [{**row, "compare_with": peer["who"]} for row in rows[:2]] + rows[2:] + [peer]
-    return [{**row, "unit": "rollouts/min"} for row in rows]
+        peer = ask_peer(config, None, actions=actions, episode_steps=steps)
+        rows = [{**row, "compare_with": peer["who"]} for row in rows] + [peer]
+    if not is_aloha:
+        own = own_renderer_rollouts(config)
+        rows.append({"who": "Meta-World's own renderer, every step", "value": own})
+    return [{**row, "unit": "rollouts/min", "steps": steps} for row in rows]
 
 
-def our_rollouts(config: Any, every: int) -> float:
-    """Step our environment and read its images at every n-th step."""
+def our_rollouts(config: Any, actions: Sequence[Any], episode_steps: int, every: int) -> float:
+    """Play actions in our environment and read its images at every n-th step."""
     import gymnasium
     import numpy as np
 
@@ -32,20 +40,39 @@ def our_rollouts(config: Any, every: int) -> float:
 
     cameras = {name: tuple(size) for name, size in config.cameras.items()}
     environment = gymnasium.make(config.environment, cameras=cameras)
-    state = {"step": 0, "seed": 0}
 
-    def step() -> None:
-        if state["step"] % EPISODE_STEPS == 0:
-            state["seed"] += 1
-            state["pixels"] = environment.reset(seed=state["seed"])[0]["pixels"]
-        if state["step"] % EPISODE_STEPS % every == 0:
-            dict(state["pixels"].items())  # type: ignore[attr-defined]  # reads, and so draws
-        state["pixels"] = environment.step(np.full(4, 0.1, np.float32))[0]["pixels"]
-        state["step"] += 1
+    def steps() -> Iterator[None]:
+        """One step at each `next`, for ever."""
+        for seed in count():
+            pixels = environment.reset(seed=seed)[0]["pixels"]
+            for step in range(episode_steps):
+                if step % every == 0:
+                    dict(pixels.items())  # reads, and so draws
+                action = np.array(actions[min(step, len(actions) - 1)], np.float32)
+                pixels = environment.step(action)[0]["pixels"]
+                yield
 
-    per_step = time_calls(config, step, whole=EPISODE_STEPS)
+    going = steps()
+    per_step = time_calls(config, lambda: next(going), whole=episode_steps)
     environment.close()
-    return 60 / (per_step * EPISODE_STEPS)
+    return 60 / (per_step * episode_steps)
+
+
+def expert_actions(config: Any) -> list[list[float]]:
+    """What ALOHA's expert does from the initial state of seed 0, which is then held."""
+    import gymnasium
+    import numpy as np
+
+    from act_policy.sim.experts import scripted_expert
+
+    environment = gymnasium.make(config.environment, cameras={})
+    environment.reset(seed=0)
+    expert, actions, terminated = scripted_expert(environment), [], False
+    while not terminated:
+        actions.append([round(float(value), 5) for value in expert()])
+        terminated = environment.step(np.array(actions[-1], np.float32))[2]
+    environment.close()
+    return actions
 
 
 def own_renderer_rollouts(config: Any) -> float:
@@ -73,4 +100,4 @@ def own_renderer_rollouts(config: Any) -> float:
 
     per_step = time_calls(config, step)
     environment.close()
-    return 60 / (per_step * EPISODE_STEPS)
+    return 60 / (per_step * METAWORLD_STEPS)

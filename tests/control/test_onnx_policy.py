@@ -111,6 +111,18 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
         OnnxPolicy(other)
 
 
+def test_another_runtime(tmp_path: Path) -> None:
+    path = write_policy(tmp_path / "policy.onnx", DESCRIBED)
+    with pytest.raises(UserError, match="found 'tensorrt', expected onnxruntime or openvino"):
+        OnnxPolicy(path, runtime="tensorrt")
+    pytest.importorskip("openvino")
+    policy = OnnxPolicy(path, threads=1, runtime="openvino")
+    image, state = np.full((2, 3, 3), 7, np.uint8), np.array([0.5, -0.5], np.float32)
+    first = policy.predict_chunk(Observation({"front": image}, state))
+    policy.predict_chunk(Observation({"front": image * 0}, state))
+    np.testing.assert_allclose(first, np.tile([[7.5, 6.5]], (4, 1)), atol=0.05)
+
+
 def test_torch_is_not_imported(tmp_path: Path) -> None:
     path = write_policy(tmp_path / "policy.onnx", DESCRIBED)
     code = (

@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import server_for_tests
 from loop_for_tests import CHUNK_LENGTH, SCHEMA, Bench
 
 from act_policy import Observation
+from act_policy.control.demonstrated import demonstrated
 from act_policy.control.inference_process import InferenceProcess, open_policy
 from act_policy.control.safety import Mode
-
-server_for_tests = pytest.importorskip("server_for_tests")
 
 
 class Rolling:
     """Holds the joints and rolls the base; answers only while it may."""
 
     schema, chunk_length = SCHEMA, CHUNK_LENGTH
+    metadata = {"statistics": {"action": {"min": [-1, 0, None], "max": [1, 1, None]}}}  # noqa: RUF012
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()
@@ -59,6 +60,8 @@ def tick_until(bench: Bench, condition: Callable[[], bool]) -> None:
 def test_a_network_stall_holds_and_the_operator_can_go_on() -> None:
     policy = Rolling()
     with running(policy) as (bench, inference):
+        shown = demonstrated(SCHEMA, inference.metadata)
+        np.testing.assert_array_equal(shown.action_high, [1, 1, np.nan])
         policy.may_answer.clear()
         tick_until(bench, lambda: bench.supervisor.mode is Mode.HOLDING)
         assert bench.supervisor.reason.startswith("the policy has not answered for 1.")

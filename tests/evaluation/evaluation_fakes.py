@@ -121,6 +121,25 @@ def build(
     return ReachEnv(sizes or own, max_steps or STEP_LIMIT)
 
 
+class StagedEnv(ReachEnv):
+    """Half way to the target is a stage of its own, which the hand may leave again."""
+
+    def step(self, action: np.ndarray) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action)
+        info["stage"] = int(self.x > 0.5)
+        return observation, reward, terminated, truncated, info
+
+
+def build_staged(
+    schema: Schema,
+    sizes: dict[str, tuple[int, int]] | None = None,
+    max_steps: int | None = None,
+    quality: str = "fast",
+) -> ReachEnv:
+    own = {camera.name: (camera.height, camera.width) for camera in schema.cameras}
+    return StagedEnv(sizes or own, max_steps or STEP_LIMIT)
+
+
 Job = Callable[[int, Callable[[], None]], int]
 
 

@@ -166,9 +166,11 @@ def test_what_is_not_said_is_as_the_demonstrations_were_recorded(
     assert report["episodes"] == [{"seed": 13, "success": False, "steps": 7}]
     assert (report["settings"]["quality"], report["settings"]["max_steps"]) == ("exact", 7)
     said = Settings(quality="fast", max_steps=9)
-    assert said.like(recorded) == said
-    unknown = Settings().like({})
+    assert said.like(recorded, "") == said
+    unknown = Settings().like({}, "act_policy/MetaWorld-reach-v0")
     assert (unknown.quality, unknown.max_steps) == ("fast", 500)
+    assert Settings().like({}, "act_policy/AlohaTransferCube-v0").max_steps == 400
+    assert Settings().like({}, "fake/Reach-v0").max_steps is None
 
 
 def test_a_baseline_that_may_be_as_good_is_warned_of() -> None:

@@ -6,6 +6,7 @@ process of its own, as a user runs it.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +19,10 @@ from act_policy.control.demonstrated import demonstrated
 from act_policy.control.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
 from act_policy.export import export as export_module
-from act_policy.export.export import check_formats, export_policy
+from act_policy.export.export import ONNX_FILES, ExportSettings, export_policy
 from act_policy.export.parity import ParityError, measure_parity, random_observation
+from act_policy.export.policy_package import PackagePolicy
+from act_policy.export.pt2 import Pt2Policy
 from act_policy.model.act import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
@@ -87,9 +90,15 @@ def policy() -> ACTPolicy:
 def exported(policy: ACTPolicy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export")
     policy.save(folder / "bundle")
-    result = run_script(f"checkpoint={folder / 'bundle'}", f"out={folder / 'out'}")
+    result = run_script(
+        f"checkpoint={folder / 'bundle'}",
+        "format=[bundle,onnx,pt2,policy_package]",
+        "precision=[fp32,fp16,int8]",
+        f"out={folder / 'out'}",
+    )
     assert result.returncode == 0, result.stderr
-    assert len(result.stdout.splitlines()) < 10
+    assert result.stderr == ""
+    assert len(result.stdout.splitlines()) < 12
     return folder / "out"
 
 
@@ -99,27 +108,70 @@ def test_files(exported: Path) -> None:
         "model.safetensors",
         "parity.json",
         "policy.onnx",
+        "policy.pt2",
+        "policy_fp16.onnx",
+        "policy_int8.onnx",
+        "policy_package",
         "schema.json",
     ]
     report = json.loads((exported / "parity.json").read_text())
-    for name in ("bundle", "onnx"):
-        assert report["formats"][name]["largest_error_in_std"] <= 1e-4
+    for name in ("bundle", "onnx", "pt2", "policy_package"):
+        assert report["formats"][name]["largest_error_in_std"] <= 1e-5
         assert report["formats"][name]["latency_ms"] > 0
+    for name in ("onnx_fp16", "onnx_int8"):
+        measured = report["formats"][name]
+        assert 1e-5 < measured["mean_error_in_std"] < measured["largest_error_in_std"] <= 0.1
     assert report["batch_sizes"] == [1, 3, 5]
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 5, 8])
-def test_onnx_says_what_the_policy_says(exported: Path, policy: ACTPolicy, batch: int) -> None:
-    onnx = OnnxPolicy(exported / "policy.onnx", threads=1)
+def test_every_format_says_what_the_policy_says(
+    exported: Path, policy: ACTPolicy, batch: int
+) -> None:
     observation = random_observation(policy, batch, np.random.default_rng(batch))
     expected = policy.predict_chunk(observation)
-    found = onnx.predict_chunk(observation)
-    assert found.shape == (batch, 4, 3)
     scale = policy.statistics.scale(policy.statistics.action)
-    assert (np.abs(found - expected) / scale).max() <= 1e-4
+    for found in (
+        OnnxPolicy(exported / "policy.onnx", threads=1),
+        Pt2Policy(exported / "policy.pt2"),
+        PackagePolicy(exported / "policy_package"),
+    ):
+        chunk = found.predict_chunk(observation)
+        assert chunk.shape == (batch, 4, 3)
+        assert (np.abs(chunk - expected) / scale).max() <= 1e-5
+    for file in ("policy_fp16.onnx", "policy_int8.onnx"):
+        chunk = OnnxPolicy(exported / file, threads=1).predict_chunk(observation)
+        assert 0 < (np.abs(chunk - expected) / scale).max() <= 0.1
     # Not by accident: other observations give other actions.
     other = random_observation(policy, batch, np.random.default_rng(100))
     assert (np.abs(policy.predict_chunk(other) - expected) / scale).max() > 1e-2
+
+
+def test_one_observation_without_a_batch(exported: Path, policy: ACTPolicy) -> None:
+    batch = random_observation(policy, 1, np.random.default_rng(0))
+    images = {name: image[0][:, ::-1] for name, image in batch.images.items()}  # a view, reversed
+    keys = {f"observation.images.{name}": image for name, image in images.items()}
+    keys["observation.state"] = batch.state[0].astype(np.float64)
+    keys["observation.environment_state"] = batch.environment_state[0]
+    expected = policy.predict_chunk(keys)
+    program = Pt2Policy(exported / "policy.pt2")
+    assert (program.schema, program.chunk_length) == (policy.schema, 4)
+    np.testing.assert_allclose(program.predict_chunk(keys), expected, atol=1e-3)
+    with pytest.raises(UserError, match="cameras differ"):
+        program.predict_chunk({k: v for k, v in keys.items() if "top" not in k})
+
+
+def test_smaller_files(exported: Path) -> None:
+    sizes = {name: (exported / file).stat().st_size for name, file in ONNX_FILES.items()}
+    assert max(sizes["fp16"], sizes["int8"]) < sizes["fp32"]
+    for name, file in ONNX_FILES.items():
+        assert OnnxPolicy(exported / file).metadata["precision"] == name
+
+
+def test_a_broken_program_is_named(tmp_path: Path) -> None:
+    (tmp_path / "policy.pt2").write_bytes(b"not an archive")
+    with pytest.raises(UserError, match=r"policy\.pt2 cannot be read as an exported"):
+        Pt2Policy(tmp_path / "policy.pt2")
 
 
 def test_onnx_names_types_and_metadata(exported: Path, policy: ACTPolicy) -> None:
@@ -163,9 +215,33 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     assert "absent does not exist" in result.stderr
     assert "Traceback" not in result.stderr
     assert not any(tmp_path.iterdir())
-    for formats in ([], ["bundle", "tflite"]):
-        with pytest.raises(UserError, match="bundle, onnx"):
-            check_formats(formats)
+    for formats, precisions, more, message in (
+        ([], ["fp32"], {}, "expected some of bundle, onnx"),
+        (["bundle", "tflite"], ["fp32"], {}, "expected some of bundle, onnx"),
+        (["onnx"], ["int4"], {}, "expected some of fp32, fp16, int8"),
+        (["pt2"], ["int8"], {}, "name onnx in format="),
+        (["onnx"], ["int8"], {"max_error": 0.0}, "positive number"),
+    ):
+        with pytest.raises(UserError, match=message):
+            ExportSettings.checked(formats, precisions, **more)
+
+
+def test_a_precision_that_costs_too_much_is_refused(
+    policy: ACTPolicy, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        export_module,
+        "export_onnx",
+        lambda policy, path: shutil.copyfile(exported / "policy.onnx", path),
+    )
+    settings = ExportSettings(("bundle", "onnx"), ("fp32", "int8"), max_error=1e-6)
+    with pytest.raises(
+        UserError,
+        match=r"precision=int8 is refused, nothing was written: onnx_int8: action \w+ differs by "
+        r".* at most 1e-06 is allowed; leave int8 out of precision=, or .*max_error=",
+    ):
+        export_policy(policy, tmp_path / "out", settings)
+    assert not (tmp_path / "out").exists()
 
 
 class Shifted:
@@ -193,10 +269,10 @@ def test_parity_is_per_dimension_in_standard_deviations(policy: ACTPolicy) -> No
 def test_a_format_of_an_earlier_export_never_stays_beside_another_policy(
     policy: ACTPolicy, tmp_path: Path
 ) -> None:
-    export_policy(policy, tmp_path, ["bundle"])
+    export_policy(policy, tmp_path, ExportSettings(("bundle",)))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(UserError, match=r"holds an exported bundle \(config.json\).*format="):
-        export_policy(make_policy(), tmp_path, ["onnx"])
+        export_policy(make_policy(), tmp_path, ExportSettings(("onnx",)))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -211,7 +287,7 @@ def test_a_policy_that_differs_is_not_written(
     monkeypatch.setattr(export_module, "export_onnx", lambda policy, path: path.touch())
     monkeypatch.setattr(export_module, "OnnxPolicy", lambda path: Shifted(policy, 1.0))
     with pytest.raises(ParityError):
-        export_policy(policy, out, ["bundle", "onnx"])
+        export_policy(policy, out, ExportSettings(("bundle", "onnx")))
     if existed:
         assert [path.name for path in out.iterdir()] == ["parity.json"]
         assert (out / "parity.json").read_text() == "earlier"
@@ -227,7 +303,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(UserError, match="No space left"):
-        export_policy(policy, tmp_path / "out", ["bundle"])
+        export_policy(policy, tmp_path / "out", ExportSettings(("bundle",)))
     assert not (tmp_path / "out").exists()
 
 

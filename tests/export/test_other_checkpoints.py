@@ -16,7 +16,7 @@ from test_export import make_policy, run_script
 
 from act_policy.errors import UserError
 from act_policy.evaluation.policies import identity, weights_file
-from act_policy.export.export import export_policy
+from act_policy.export.export import ExportSettings, export_policy
 from act_policy.export.kinds import Source
 from act_policy.export.lerobot import load_lerobot, save_lerobot
 from act_policy.export.lerobot_statistics import Feature, Normalisation, to_statistics
@@ -335,7 +335,7 @@ def test_impossible_ranges_are_refused() -> None:
 def test_what_lerobot_cannot_express_is_refused(field: str, value: Any, tmp_path: Path) -> None:
     policy = make_policy(**{**EXPRESSIBLE, "backbone_width": 0.25, field: value})
     with pytest.raises(UserError, match=f"cannot express .*{field}={value}"):
-        export_policy(policy, tmp_path / "out", ["lerobot"])
+        export_policy(policy, tmp_path / "out", ExportSettings(("lerobot",)))
     assert not (tmp_path / "out").exists()
 
 
@@ -344,7 +344,7 @@ def test_exported_beside_a_bundle_and_over_an_earlier_one(
 ) -> None:
     (tmp_path / "lerobot").mkdir()
     (tmp_path / "lerobot" / "config.json").write_text("earlier")
-    report = export_policy(policy, tmp_path, ["bundle", "lerobot"])
+    report = export_policy(policy, tmp_path, ExportSettings(("bundle", "lerobot")))
     assert report["formats"]["lerobot"]["largest_error_in_std"] <= 1e-4
     observation = random_observation(policy, 1, np.random.default_rng(1))
     expected = policy.predict_chunk(observation)
@@ -443,6 +443,11 @@ def test_statistics_of_the_original(
 
 def test_weights_of_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    narrow = original(
+        tmp_path / "both", arrays(), {"model.action_head.weight": torch.zeros(14, 64)}
+    )
+    with pytest.raises(UserError, match=r"source\.cameras=.*; its width is 64.*source\.heads="):
+        load_original_act(narrow, None, None)
     for name, weights, message in (
         ("code", {"model.a": Evil()}, "cannot be read as a state dict"),
         ("list", [1], "is not a state dict"),

@@ -174,6 +174,17 @@ def test_a_folder_of_other_settings_is_refused_and_untouched(scripted_outcomes, 
         record_demonstrations(SETTINGS, 2, tmp_path, 1)
 
 
+def test_a_folder_from_before_experts_could_vary_is_continued(scripted_outcomes, tmp_path):
+    calls = scripted_outcomes(set())
+    record_demonstrations(SETTINGS, 1, tmp_path, 1)
+    file = tmp_path / "recording.json"
+    saved = json.loads(file.read_text())
+    del saved["settings"]["timing_noise"], saved["settings"]["pose_noise"]
+    file.write_text(json.dumps(saved))
+    record_demonstrations(SETTINGS, 2, tmp_path, 1)
+    assert calls == [0, 1]
+
+
 def test_a_recording_that_never_began_leaves_the_folder_free(
     scripted_outcomes, tmp_path, monkeypatch
 ):
@@ -259,6 +270,8 @@ def test_impossible_numbers_are_refused(tmp_path, options, message):
     ("field", "value"),
     [
         ("noise", -0.1),
+        ("timing_noise", -0.1),
+        ("pose_noise", float("inf")),
         ("tail", -1),
         ("max_steps", 0),
         ("environment", "x"),

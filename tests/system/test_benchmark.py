@@ -49,13 +49,15 @@ def test_bad_input_is_named(arguments: list[str], message: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("suite", "rows"), [("train", 1), ("infer", 2), ("rollout", 3)])
+@pytest.mark.parametrize(("suite", "rows"), [("train", 1), ("infer", 4), ("rollout", 3)])
 def test_each_suite_writes_positive_figures(suite: str, rows: int, tmp_path: Path) -> None:
+    camera = "topview" if suite == "rollout" else "mine"
     done = call(
         f"suite={suite}", "recipe=tiny", "seconds=0.1", "repeats=2", "threads=1",
-        "cameras={topview: [32, 32]}", f"out={tmp_path}",
+        f"cameras={{{camera}: [32, 32]}}", f"out={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / f"{suite}.json").read_text())
-    assert len(report["rows"]) == rows
+    others = {row["who"] for row in report["rows"] if "OpenVINO" in row["who"]}  # if installed
+    assert len(report["rows"]) - len(others) == rows
     assert all(row["value"] > 0 for row in report["rows"])

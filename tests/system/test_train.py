@@ -99,6 +99,7 @@ def test_trains_and_leaves_a_whole_run(demonstrations: Path, tmp_path: Path) -> 
         "checkpoints/last.ckpt",
         "config.yaml",
         "metrics.csv",
+        "report.html",
         "versions.json",
     ]
     config = yaml.safe_load((run / "config.yaml").read_text())

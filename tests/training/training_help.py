@@ -11,6 +11,7 @@ import torch
 
 from act_policy.data.aloha_hdf5 import write_episode
 from act_policy.data.datamodule import Batch, DemonstrationDataModule
+from act_policy.model.policy import ACTPolicy
 from act_policy.training.build import build_training, train
 from act_policy.training.checkpoints import Checkpoints
 from act_policy.training.metrics_file import MetricsFile
@@ -128,6 +129,8 @@ def run_training(
     optimizer: OptimizerConfig | None = None,
     callbacks: Sequence[lightning.Callback] = (),
     max_minutes: float | None = None,
+    initial: ACTPolicy | None = None,
+    fine_tuned: bool = False,
     **options: Any,
 ) -> Run:
     """Train act_tiny on the CPU; options are the data module's."""
@@ -140,6 +143,8 @@ def run_training(
         max_minutes,
         seed=3,
         checkpoint=checkpoint,
+        initial=initial,
+        fine_tuned=fine_tuned,
     )
     recorder = Recorder(stop_at)
     trainer = build_trainer(

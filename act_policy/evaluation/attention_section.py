@@ -1,0 +1,66 @@
+"""What action queries read, as a section of a page."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from act_policy.evaluation.heat_map import Reading, enlarged, overlay
+from act_policy.page import details, figure, image, paragraph, row, section, table
+from act_policy.types import Observation
+
+TILE = 104
+"""Height of an image in pixels."""
+
+
+class Moment(NamedTuple):
+    """One observation, its place in words, and what the queries read of it."""
+
+    says: str
+    observation: Observation[np.ndarray]
+    reading: Reading
+
+
+def attention_section(moments: Sequence[Moment]) -> Markup:
+    """Shares of what the first, middle and last action query read; heat maps for each head."""
+    chunk_length = next(iter(moments[0].reading.vectors.values())).shape[1]
+    queries = sorted({0, chunk_length // 2, chunk_length - 1})
+    shares = list(moments[0].reading.shares())
+    rows = [
+        [moment.says, query + 1, *(f"{share[:, query].mean():.1%}" for share in found.values())]
+        for moment in moments
+        for found in [moment.reading.shares()]
+        for query in queries
+    ]
+    return section(
+        "Attention",
+        paragraph(
+            "What the queries of the last decoder block read, as shares of the whole; an action "
+            f"is numbered from 1 to {chunk_length}, its place in the chunk. On the images each "
+            "head's brightest place is the one that it reads most. The share under an image is "
+            "what the head reads of that camera in all; the smaller, the fainter the colours."
+        ),
+        table(["", "action", *shares], rows),
+        *(
+            details(f"{moment.says}, action {query + 1}", _maps(moment, query), unfolded=first)
+            for index, moment in enumerate(moments)
+            for query in queries
+            for first in [index == 0 and query == 0]
+        ),
+    )
+
+
+def _maps(moment: Moment, query: int) -> Markup:
+    """What is seen, the mean over the heads and each head, a row for each camera."""
+    rows = []
+    for camera, maps in moment.reading.maps.items():
+        seen = np.asarray(moment.observation.images[camera])
+        tiles = [figure(image(enlarged(seen, TILE), f"camera {camera}"), camera)]
+        heads = {"all heads": maps[:, query].mean(axis=0)}
+        heads |= {f"head {i + 1}": shares for i, shares in enumerate(maps[:, query])}
+        for name, shares in heads.items():
+            said = f"{name}: {shares.sum():.0%}"
+            tiles.append(figure(image(overlay(seen, shares, TILE), f"{camera}, {said}"), said))
+        rows.append(row(*tiles))
+    return Markup("\n").join(rows)

@@ -1,0 +1,84 @@
+"""What a policy must clearly beat open loop: holding still, and the nearest demonstration."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from act_policy.data.chunks import chunk_rows
+from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.statistics import compute_statistics
+from act_policy.types import Schema
+
+
+class Pool(NamedTuple):
+    """Demonstrations among which the nearest is sought; says tells which they are."""
+
+    dataset: DemonstrationDataset
+    episodes: Sequence[int]
+    says: str
+
+
+class HoldStill:
+    """Repeats one action over the whole chunk.
+
+    An action that is a state dimension too, by name and unit, is held where it is; any other,
+    such as a movement, is repeated as it was at the step before (at an episode's first step there
+    is none: NaN).
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        states = list(zip(schema.state_names, schema.state_units, strict=True))
+        actions = list(zip(schema.action_names, schema.action_units, strict=True))
+        self._column = [states.index(action) if action in states else None for action in actions]
+        self.repeats = {
+            name: "last action" if column is None else "state"
+            for (name, _), column in zip(actions, self._column, strict=True)
+        }
+        """Action name -> "state" or "last action"."""
+
+    def predict(
+        self, states: np.ndarray, actions: np.ndarray, steps: np.ndarray, chunk_length: int
+    ) -> np.ndarray:
+        """Return chunks float32 (b, k, a) for some steps (b,) of an episode (T, s) and (T, a)."""
+        before = np.concatenate([np.full((1, actions.shape[1]), np.nan), actions])[steps]
+        held = [
+            before[:, i] if column is None else states[steps, column]
+            for i, column in enumerate(self._column)
+        ]
+        repeated: np.ndarray = np.stack(held, axis=1)[:, None].repeat(chunk_length, axis=1)
+        return repeated.astype(np.float32)
+
+
+class NearestDemonstration:
+    """Repeats what was done in the demonstrated state nearest to the current one.
+
+    Distances are measured in standard deviations of each state dimension. The episode itself is
+    left out where the pool holds it, and images are not looked at: a policy that is no better
+    does without its cameras.
+    """
+
+    def __init__(self, pool: Pool, chunk_length: int) -> None:
+        self._pool = pool
+        self._chunk_length = chunk_length
+        statistics = compute_statistics(pool.dataset, pool.episodes)
+        self._scale = statistics.scale(statistics.state)
+        lengths = pool.dataset.lengths[np.asarray(pool.episodes)]
+        self._episode = np.repeat(np.asarray(pool.episodes), lengths)
+        self._last = np.repeat(np.cumsum(lengths) - 1, lengths)
+        self._states = np.concatenate([pool.dataset.state(e) for e in pool.episodes]) / self._scale
+        self._actions = np.concatenate([pool.dataset.action(e) for e in pool.episodes])
+
+    def predict(
+        self, dataset: DemonstrationDataset, episode: int, states: np.ndarray
+    ) -> np.ndarray:
+        """Return chunks float32 (b, k, a) for states (b, s) of an episode."""
+        nearest = np.empty(len(states), np.int64)
+        own = dataset is self._pool.dataset
+        others = np.flatnonzero(self._episode != episode) if own else np.arange(len(self._states))
+        for i, state in enumerate(states / self._scale):
+            distance = ((self._states[others] - state) ** 2).sum(axis=1)
+            nearest[i] = others[distance.argmin()]
+        rows, _ = chunk_rows(nearest, self._last[nearest], self._chunk_length)
+        chunks: np.ndarray = self._actions[rows]
+        return chunks

@@ -1,0 +1,102 @@
+"""One evaluation without a simulator: a policy open loop on demonstrations, with its report."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from act_policy.control.executor import ChunkPolicy
+from act_policy.data.dataset import DemonstrationDataset
+from act_policy.errors import UserError, check_whole_number
+from act_policy.evaluation.html_report import write_replay_report
+from act_policy.evaluation.open_loop import score_open_loop
+from act_policy.evaluation.open_loop_baselines import Pool
+from act_policy.evaluation.policies import identity, load_policy
+from act_policy.evaluation.report import check_writable, write_json
+from act_policy.versions import versions
+
+
+class Scored(NamedTuple):
+    """Which demonstrations a policy is scored on.
+
+    dataset: with the policy's cameras, in its order.
+    episodes: indices of those to score; None is all.
+    shown: other demonstrations that the policy was trained on, for the nearest; None takes the
+        other episodes of the dataset.
+    says: which episodes they are, in words; None counts them.
+    """
+
+    dataset: DemonstrationDataset
+    episodes: list[int] | None = None
+    shown: Pool | None = None
+    says: str | None = None
+
+
+def replay(
+    checkpoint: Path,
+    out: Path,
+    find: Callable[[ChunkPolicy], Scored],
+    chunks: int | None = None,
+    metrics: Path | None = None,
+    load: Callable[[Path], ChunkPolicy] = load_policy,
+) -> dict[str, Any]:
+    """Score a policy open loop; write evaluation.json and report.html to `out`.
+
+    Args:
+        checkpoint: run folder, checkpoint file, bundle, ONNX file, or one of other software.
+        out: folder, made if need be.
+        find: policy -> what it is scored on; the cameras to read depend on the policy.
+        chunks: see `score_open_loop`.
+        metrics: metrics.csv of the run.
+        load: reads the checkpoint.
+
+    Returns:
+        What evaluation.json holds.
+
+    Raises:
+        UserError: policy and demonstrations do not fit each other.
+    """
+    if chunks is not None:
+        check_whole_number("data.chunks", chunks, 1)
+    judged = identity(checkpoint)
+    policy = load(checkpoint)
+    dataset, chosen, shown, says = find(policy)
+    episodes = check_episodes(dataset, chosen)
+    check_writable(out)
+    pool = others(dataset, episodes) if shown is None else shown
+    result = score_open_loop(policy, dataset, episodes, pool, chunks, says)
+    report = {
+        "mode": "replay",
+        **result.to_dict(),
+        "checkpoint": judged,
+        "versions": versions(),
+    }
+    write_json(out / "evaluation.json", report)
+    write_replay_report(out, report, policy, result, metrics)
+    dataset.close()
+    return report
+
+
+def check_episodes(dataset: DemonstrationDataset, chosen: list[int] | None) -> list[int]:
+    """Return the chosen episodes, or all; UserError for one that is not there."""
+    every = range(dataset.episode_count)
+    if chosen is None:
+        return list(every)
+    if not chosen or any(episode not in every for episode in chosen):
+        raise UserError(
+            f"data.episodes={chosen}: expected indices of episodes in {dataset.folder}, "
+            f"0 to {dataset.episode_count - 1}"
+        )
+    return sorted(set(chosen))
+
+
+def others(dataset: DemonstrationDataset, episodes: list[int]) -> Pool | None:
+    """The episodes that are not scored, or where all are, every one but the one at hand.
+
+    None where the dataset has one episode only.
+    """
+    if dataset.episode_count == 1:
+        return None
+    rest = sorted(set(range(dataset.episode_count)) - set(episodes))
+    if rest:
+        return Pool(dataset, rest, f"the {len(rest)} other episodes of {dataset.folder}")
+    return Pool(dataset, episodes, "the other episodes scored here")

@@ -1,0 +1,136 @@
+"""What rollouts showed, as sections of a page: success, films, failures."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from markupsafe import Markup
+
+from act_policy.evaluation.moments import Seen
+from act_policy.evaluation.rollouts import EpisodeResult
+from act_policy.evaluation.video import side_by_side
+from act_policy.page import details, figure, film_strip, paragraph, row, section, table, video
+
+Summaries = Mapping[str, Mapping[str, Any]]
+"""Who acted -> what `summarise` says of it."""
+
+
+def success_section(summaries: Summaries, warnings: Sequence[str]) -> Markup:
+    """Success rates with their intervals, the policy's first."""
+    rows = []
+    for name, summary in summaries.items():
+        episodes, (low, high) = summary["episodes"], summary["interval"]
+        steps = [episode["steps"] for episode in episodes if episode["success"]]
+        rows.append(
+            [
+                name.replace("_", " "),
+                f"{len(steps)} of {len(episodes)}",
+                f"{summary['success_rate']:.1%}",
+                f"{low:.1%} to {high:.1%}",
+                f"{median(steps):.0f}" if steps else "-",
+            ]
+        )
+    head = ["", "successes", "success rate", "95% interval", "steps to success (median)"]
+    return section(
+        "Success",
+        _interval_chart(summaries),
+        table(head, rows),
+        *(paragraph(warning) for warning in warnings),
+    )
+
+
+def films_section(folder: Path, filmed: Sequence[EpisodeResult]) -> Markup:
+    """The filmed episodes, to be played."""
+    if not filmed:
+        return section("Rollouts", paragraph("None was filmed (videos=0)."))
+    films = [
+        figure(
+            video(folder / f"seed_{one.seed}_{outcome(one)}.mp4", width=320),
+            f"{one}: {outcome(one)} after {one.steps} steps",
+        )
+        for one in filmed
+    ]
+    return section("Rollouts", row(*films))
+
+
+def failures_section(
+    results: Sequence[EpisodeResult], strips: Sequence[tuple[EpisodeResult, Seen]]
+) -> Markup:
+    """Failures by the stage of reward that they reached, with film strips.
+
+    Args:
+        results: of the policy, all.
+        strips: the failures that were looked at, and what was seen.
+    """
+    failures = [result for result in results if not result.success]
+    if not failures:
+        return section("Failures", paragraph(f"None in {len(results)} episodes."))
+    parts: list[Markup] = []
+    for stage in sorted({one.stage for one in failures}, key=lambda stage: stage or 0):
+        group = [one for one in failures if one.stage == stage]
+        shown = [(one, seen) for one, seen in strips if one.stage == stage]
+        reached = "" if stage is None else f"reached stage {stage}: "
+        seeds = ", ".join(str(one.seed) for one in group)
+        summary = f"{reached}{len(group)} of {len(results)} episodes"
+        more = [] if len(shown) == len(group) else [f" {len(shown)} of them are shown."]
+        strip_parts = [
+            figure(
+                film_strip(
+                    [side_by_side(one.images, list(one.images)) for one in seen.moments.values()],
+                    [f"step {step}" for step in seen.moments],
+                ),
+                str(episode),
+            )
+            for episode, seen in shown
+        ]
+        text = paragraph(f"Seeds {seeds}.", *more)
+        parts.append(details(summary, text, *strip_parts, unfolded=True))
+    return section("Failures", *parts)
+
+
+def outcome(episode: EpisodeResult) -> str:
+    """As it stands in the names of films."""
+    return "success" if episode.success else "failure"
+
+
+def _interval_chart(summaries: Summaries) -> Markup:
+    """A dot at each rate, a line over its interval, on a scale from 0 to 100%."""
+    left, width, line = 190, 620, 26
+    bottom = 8 + line * len(summaries)
+
+    def at(rate: float) -> float:
+        return left + rate * (width - left - 20)
+
+    parts = []
+    for percent in range(0, 101, 20):
+        x = at(percent / 100)
+        parts.append(
+            Markup(
+                '<path class="grid" d="M{0:.1f} 4V{1}"/><text class="faint" x="{0:.1f}" y="{2}" '
+                'text-anchor="middle">{3}%</text>'
+            ).format(x, bottom, bottom + 14, percent)
+        )
+    for index, (name, summary) in enumerate(summaries.items()):
+        y, (low, high) = 8 + line * (index + 0.5), summary["interval"]
+        colour = "var(--c0)" if index == 0 else "var(--c6)"
+        parts.append(
+            Markup(
+                '<text x="{0}" y="{1}" text-anchor="end">{2}</text>'
+                '<path d="M{3:.1f} {4}H{5:.1f}" stroke-width="3" style="stroke:{6}"/>'
+                '<circle cx="{7:.1f}" cy="{4}" r="5" style="fill:{6}"/>'
+            ).format(
+                left - 10,
+                y + 4,
+                name.replace("_", " "),
+                at(low),
+                y,
+                at(high),
+                colour,
+                at(summary["success_rate"]),
+            )
+        )
+    return Markup(
+        '<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" '
+        'aria-label="success rates with 95% intervals">{2}</svg>'
+    ).format(width, bottom + 20, Markup("").join(parts))

@@ -1,0 +1,96 @@
+"""The demonstrations of a training run, split as the run split them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from act_policy.data.dataset import DemonstrationDataset, open_dataset
+from act_policy.errors import UserError
+from act_policy.evaluation.open_loop_baselines import Pool
+from act_policy.evaluation.replay import Scored
+from act_policy.types import Schema
+
+
+class RunData(NamedTuple):
+    """What a run was trained on and what it held out, as indices of episodes."""
+
+    dataset: DemonstrationDataset
+    trained: list[int]
+    held_out: list[int]
+
+    @property
+    def says_held_out(self) -> str:
+        """For the report."""
+        return f"{len(self.held_out)} episodes that were held out of training"
+
+    @property
+    def pool(self) -> Pool:
+        """For the nearest demonstration."""
+        says = f"the {len(self.trained)} episodes that the policy was trained on"
+        return Pool(self.dataset, self.trained, says)
+
+
+def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | None:
+    """Open what a run was trained on; None where it is not there.
+
+    Args:
+        config: of the run, plain values; empty where there is no run.
+        folder: where its demonstrations are now; None is where they were.
+    """
+    if not config.get("data"):
+        return None
+    settings: dict[str, Any] = {"batch_size": 1, **config["data"]}
+    settings.pop("_target_", None)
+    settings["path"] = folder or settings.get("path")
+    if not settings["path"] or not Path(settings["path"]).is_dir():
+        return None
+    from act_policy.data.datamodule import DemonstrationDataModule  # torch, which a run needs
+
+    data = DemonstrationDataModule(chunk_length=1, seed=config.get("seed", 0), **settings)
+    return RunData(data.dataset, data.train_episodes.tolist(), data.held_out_episodes.tolist())
+
+
+def scored_data(
+    schema: Schema,
+    path: str | None,
+    episodes: Sequence[int] | None,
+    options: Mapping[str, Any],
+    run: RunData | None,
+) -> Scored:
+    """Choose the demonstrations that a policy is scored on.
+
+    Args:
+        schema: of the policy; its cameras are read.
+        path: folder; None is the run's own.
+        episodes: which; None is those that the run held out, and all of another folder.
+        options: `schema` and `jpeg_order` for another folder, see `open_dataset`.
+        run: what the policy was trained on, where it is known.
+
+    Raises:
+        UserError: there are none, or the run held none out.
+    """
+    chosen = None if episodes is None else list(episodes)
+    if run is not None and (path is None or _same(run.dataset.folder, Path(path))):
+        if chosen is None and not run.held_out:
+            raise UserError(
+                f"the run held out none of its episodes in {run.dataset.folder}; give "
+                "data.episodes=[0] to score episodes that it was trained on, or another data.path"
+            )
+        pool = run.pool if len(run.trained) > 1 else None
+        if chosen is None:
+            return Scored(run.dataset, run.held_out, pool, run.says_held_out)
+        known = len(set(chosen) & set(run.trained))
+        says = f"{len(set(chosen))} chosen episodes, {known} of which were trained on,"
+        return Scored(run.dataset, chosen, pool, says)
+    if path is None:
+        raise UserError(
+            "the demonstrations that the policy was trained on are not at hand; give "
+            "data.path=FOLDER"
+        )
+    dataset = open_dataset(path, cameras=schema.camera_names, **options)
+    fits = run is not None and not schema.differences(run.dataset.schema)
+    return Scored(dataset, chosen, run.pool if run is not None and fits else None)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()

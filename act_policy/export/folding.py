@@ -1,0 +1,265 @@
+"""A policy for inference alone: what no observation changes is computed once, before export.
+
+    batch norm              into the convolution before it
+    scale of the images     into the first convolution; the mean is still subtracted from the
+                            pixels, because the border of zeros around an image is of that mean
+    positions               into the biases: W (x + p) + b = W x + (W p + b)
+    1 / sqrt(e)             into the projection of the queries
+    the latent of zero      one constant token
+    first decoder layer     its queries start as zeros, so they read each other, and ask the memory,
+                            in the same way whatever the cameras see
+
+The sums are the same and their order is not: the result differs by rounding, 1e-6 or so.
+"""
+
+import copy
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights
+from torchvision.ops import FrozenBatchNorm2d
+
+from act_policy.model.act import ACT
+from act_policy.model.attention import MultiHeadAttention
+from act_policy.model.backbone import ImageEncoder, ResNet
+from act_policy.model.block import DecoderBlock
+from act_policy.model.policy import ACTPolicy
+from act_policy.types import Observation
+
+
+class FoldedPolicy(nn.Module):
+    """Raw observation in, physical actions out, as ACTPolicy computes them.
+
+    The inputs stand in a row, as exporters want them: the cameras in the schema's order, the state,
+    and the environment state where the schema has one.
+    """
+
+    image_means: Tensor
+    latent_token: Tensor
+
+    def __init__(self, policy: ACTPolicy) -> None:
+        super().__init__()
+        policy = copy.deepcopy(policy).cpu().double().eval().requires_grad_(False)
+        act, config = policy.act, policy.config
+        self.cameras = config.cameras
+        self.normalizer = policy.normalizer
+        self.image_encoder = fold_image_encoder(act.image_encoder)
+        self.fold_image_scales()
+        self.register_buffer("latent_token", _latent_token(act))
+        self.state_projection = act.state_projection
+        self.environment_state_projection = (
+            act.environment_state_projection if config.environment_state_size else None
+        )
+        positions = _positions(act)
+        self.encoder = act.encoder
+        for layer in self.encoder.layers:
+            _fold_attention(layer, "attention", positions, positions)
+        first, *others = act.decoder
+        assert isinstance(first, DecoderBlock)
+        queries = act.query_positions
+        self.first_decoder_block = FoldedFirstDecoderBlock(first, queries, positions)
+        for layer in others:
+            _fold_attention(layer, "self_attention", queries, queries)
+            _fold_attention(layer, "cross_attention", queries, positions)
+        self.decoder = nn.ModuleList(others)
+        self.decoder_norm = act.decoder_norm
+        self.action_head = act.action_head
+        self.float().requires_grad_(False)
+
+    def fold_image_scales(self) -> None:
+        """Let the first convolution divide by the standard deviation, where cameras share one."""
+        normalizer, first = self.normalizer, self.image_encoder.backbone.conv1
+        if normalizer.image_rows is None:
+            scale = 1 / (255 * normalizer.image_std)
+            first.weight.mul_(scale[None, :, None, None])
+        self.register_buffer("image_means", 255 * normalizer.image_mean)
+
+    def forward(self, *inputs: Tensor) -> Float[Tensor, "b k a"]:
+        """Predict the next k actions in physical units."""
+        count = len(self.cameras)
+        state, *environment_states = inputs[count:]
+        maps = self.encode_images(inputs[:count])
+        vectors = self.normalizer.observation(Observation({}, state, *environment_states))
+        tokens = [self.latent_token.expand(state.shape[0], 1, -1)]
+        tokens.append(self.state_projection(vectors.state)[:, None])
+        if self.environment_state_projection is not None:
+            tokens.append(self.environment_state_projection(vectors.environment_state)[:, None])
+        memory = self.encoder(torch.cat([*tokens, *maps], dim=1))
+        queries = self.first_decoder_block(memory)
+        for layer in self.decoder:
+            queries = layer(queries, memory)
+        actions = self.action_head(self.decoder_norm(queries))
+        return self.normalizer.physical_actions(actions)
+
+    def encode_images(self, images: tuple[Tensor, ...]) -> list[Float[Tensor, "b _ d"]]:
+        """Give each camera's tokens; equal sizes pass in one batch."""
+        by_size: dict[tuple[int, int], list[int]] = {}
+        for index, camera in enumerate(self.cameras):
+            by_size.setdefault((camera.height, camera.width), []).append(index)
+        tokens: dict[int, Tensor] = {}
+        for indices in by_size.values():
+            batch = [self.centred(images[i], self.cameras[i].name) for i in indices]
+            encoded = self.image_encoder(torch.cat(batch) if len(batch) > 1 else batch[0])
+            apart = encoded.unflatten(0, (len(indices), -1)).unbind()
+            tokens.update(zip(indices, apart, strict=True))
+        return [tokens[index] for index in range(len(self.cameras))]
+
+    def centred(self, image: Tensor, camera: str) -> Float[Tensor, "b 3 h w"]:
+        """Subtract the mean; the scale is in the first convolution unless cameras differ in it."""
+        # Turned round as bytes, a quarter of what it would be as floats.
+        pixels = rearrange(image, "b h w c -> b c h w").to(self.image_means.dtype)
+        if self.normalizer.image_rows is None:
+            return pixels - self.image_means[:, None, None]
+        row = self.normalizer.image_rows[camera]
+        scale = 1 / (255 * self.normalizer.image_std[row])
+        return (pixels - self.image_means[row][:, None, None]) * scale[:, None, None]
+
+
+class FoldedAttention(nn.Module):
+    """MultiHeadAttention whose tokens have fixed positions, with one projection for each source.
+
+    Called as MultiHeadAttention is, by the same blocks, but without positions added: query and key
+    are given as they are, and key and value are the same tokens.
+    """
+
+    query_table: Tensor
+    memory_table: Tensor
+
+    def __init__(
+        self,
+        attention: MultiHeadAttention,
+        query_positions: Float[Tensor, "q d"],
+        memory_positions: Float[Tensor, "m d"],
+    ) -> None:
+        super().__init__()
+        self.heads = attention.heads
+        query, key, value = attention.q_proj, attention.k_proj, attention.v_proj
+        scale = (query.in_features // attention.heads) ** -0.5
+        # Stored as matrices to multiply by from the right, (d, d) and (d, 2 d).
+        self.query_weight = nn.Parameter((query.weight * scale).T.contiguous())
+        self.memory_weight = nn.Parameter(torch.cat([key.weight, value.weight]).T.contiguous())
+        self.register_buffer("query_table", query(query_positions) * scale)
+        values = value.bias.expand(len(memory_positions), -1)
+        self.register_buffer("memory_table", torch.cat([key(memory_positions), values], dim=-1))
+        self.out_proj = attention.out_proj
+
+    def forward(
+        self,
+        query: Float[Tensor, "b q d"],
+        key: Float[Tensor, "b m d"],
+        value: Float[Tensor, "b m d"],
+        allowed: None = None,
+    ) -> tuple[Float[Tensor, "b q d"], None]:
+        """Return the output in the place where MultiHeadAttention has it."""
+        return self.read(self.ask(query), value), None
+
+    def ask(self, query: Float[Tensor, "b q d"]) -> Float[Tensor, "b q d"]:
+        """Project the queries."""
+        return query @ self.query_weight + self.query_table
+
+    def read(
+        self, asked: Float[Tensor, "#b q d"], memory: Float[Tensor, "b m d"]
+    ) -> Float[Tensor, "b q d"]:
+        """Let projected queries read the memory."""
+        projected = memory @ self.memory_weight + self.memory_table
+        query = rearrange(asked, "b q (heads e) -> b heads q e", heads=self.heads)
+        key, value = rearrange(
+            projected, "b m (two heads e) -> two b heads m e", two=2, heads=self.heads
+        ).unbind()
+        weights = torch.softmax(query @ key.transpose(-2, -1), dim=-1)
+        output: Tensor = self.out_proj(rearrange(weights @ value, "b heads q e -> b q (heads e)"))
+        return output
+
+
+class FoldedFirstDecoderBlock(nn.Module):
+    """The decoder block whose queries are zeros: from the memory on it depends on the cameras."""
+
+    queries: Tensor
+    asked: Tensor
+
+    def __init__(
+        self,
+        block: DecoderBlock,
+        query_positions: Float[Tensor, "k d"],
+        memory_positions: Float[Tensor, "m d"],
+    ) -> None:
+        super().__init__()
+        self.pre_norm = block.pre_norm
+        self.cross_attention = FoldedAttention(
+            block.cross_attention, query_positions, memory_positions
+        )
+        zeros = torch.zeros_like(query_positions)[None]
+        placed = query_positions[None]
+        own = block.norm1(zeros) if self.pre_norm else zeros
+        queries = block.self_attention(own + placed, own + placed, own)[0]
+        queries = queries if self.pre_norm else block.norm1(queries)
+        asking = block.norm2(queries) if self.pre_norm else queries
+        self.register_buffer("queries", queries)
+        self.register_buffer("asked", self.cross_attention.ask(asking))
+        self.norm2 = nn.Identity() if self.pre_norm else block.norm2
+        self.ffn = block.ffn
+        self.norm3 = block.norm3
+
+    def forward(self, memory: Float[Tensor, "b m d"]) -> Float[Tensor, "b k d"]:
+        """Return what DecoderBlock returns for queries of zeros."""
+        queries = self.norm2(self.queries + self.cross_attention.read(self.asked, memory))
+        if self.pre_norm:
+            output: Tensor = queries + self.ffn(self.norm3(queries))
+            return output
+        output = self.norm3(queries + self.ffn(queries))
+        return output
+
+
+def _fold_attention(
+    block: nn.Module, name: str, query_positions: Tensor, memory_positions: Tensor
+) -> None:
+    attention = block.get_submodule(name)
+    assert isinstance(attention, MultiHeadAttention)
+    block.set_submodule(name, FoldedAttention(attention, query_positions, memory_positions))
+
+
+def fold_image_encoder(encoder: ImageEncoder) -> ImageEncoder:
+    """Put every batch norm into its convolution, in place; other norms stay."""
+    backbone: ResNet = encoder.backbone
+    for module in list(backbone.modules()):
+        for number in ("1", "2", "3"):
+            if hasattr(module, f"conv{number}"):
+                _fold_pair(module, f"conv{number}", f"bn{number}")
+        downsample = getattr(module, "downsample", None)
+        if downsample is not None:
+            _fold_pair(downsample, "0", "1")
+    return encoder
+
+
+def _fold_pair(parent: nn.Module, convolution_name: str, norm_name: str) -> None:
+    convolution, norm = parent.get_submodule(convolution_name), parent.get_submodule(norm_name)
+    if not isinstance(norm, nn.BatchNorm2d | FrozenBatchNorm2d):
+        return
+    assert isinstance(convolution, nn.Conv2d)
+    weight, bias = fuse_conv_bn_weights(
+        convolution.weight,
+        convolution.bias,
+        norm.get_buffer("running_mean"),
+        norm.get_buffer("running_var"),
+        norm.eps,
+        norm.weight,
+        norm.bias,
+    )
+    convolution.weight = weight
+    convolution.bias = bias
+    setattr(parent, norm_name, nn.Identity())
+
+
+def _latent_token(act: ACT) -> Float[Tensor, "1 1 d"]:
+    if act.config.latent_size:
+        return act.latent_projection.bias[None, None].clone()
+    return act.latent_token[None, None].clone()
+
+
+def _positions(act: ACT) -> Float[Tensor, "t d"]:
+    maps = act.map_positions
+    if act.config.camera_embedding:
+        maps = maps + act.camera_embedding[act.camera_of_cell]
+    return torch.cat([act.vector_positions, maps])

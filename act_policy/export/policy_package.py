@@ -1,0 +1,113 @@
+"""A policy package: ONNX and manifest.json, as the runtime `physicalai` 0.3 loads them.
+
+    act.onnx        the ONNX file with the runtime's names for its inputs
+    manifest.json   format, runner, robot and cameras by name
+
+The runtime hands over raw images (b, h, w, 3) and joints, and needs no processors: normalisation
+is in the file. Its names: `state`, and `images.<camera>`, or `images` where there is one camera.
+
+Sources: physicalai 0.3.0, inference/{model,manifest}.py and runtime/action_sources/policy.py.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from act_policy.export.inputs import batched_inputs, input_names
+from act_policy.model.policy import ACTPolicy
+from act_policy.types import (
+    ACTION_KEY,
+    ENVIRONMENT_STATE_KEY,
+    IMAGE_PREFIX,
+    STATE_KEY,
+    Observation,
+    Schema,
+)
+
+MODEL_FILE, MANIFEST_FILE = "act.onnx", "manifest.json"
+
+
+def package_names(schema: Schema) -> dict[str, str]:
+    """Our names of the inputs to the runtime's."""
+    names = {STATE_KEY: "state", ENVIRONMENT_STATE_KEY: "environment_state"}
+    for camera in schema.camera_names:
+        one = len(schema.cameras) == 1
+        names[f"{IMAGE_PREFIX}{camera}"] = "images" if one else f"images.{camera}"
+    return {name: names[name] for name in input_names(schema)}
+
+
+def write_package(policy: ACTPolicy, onnx_file: Path, folder: Path) -> None:
+    """Write the folder out of an exported policy.onnx; manifest.json is written last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model = onnx.load(onnx_file)
+    names = package_names(policy.schema)
+    for value in model.graph.input:
+        value.name = names[value.name]
+    for node in model.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+    onnx.save(model, folder / MODEL_FILE)
+    manifest = json.dumps(describe(policy.schema, policy.chunk_length), indent=2) + "\n"
+    (folder / MANIFEST_FILE).write_text(manifest, encoding="utf-8")
+
+
+def describe(schema: Schema, chunk_length: int) -> dict[str, Any]:
+    """What manifest.json says; `act_policy` is our own entry, which the runtime keeps."""
+
+    def vector(names: tuple[str, ...]) -> dict[str, Any]:
+        return {"shape": [len(names)], "dtype": "float32", "order": list(names)}
+
+    robot = {
+        "name": "main",
+        "type": "",
+        "state": vector(schema.state_names),
+        "action": vector(schema.action_names),
+    }
+    cameras = [
+        {"name": camera.name, "shape": [3, camera.height, camera.width], "dtype": "uint8"}
+        for camera in schema.cameras
+    ]
+    return {
+        "format": "policy_package",
+        "version": "1.0",
+        "policy": {"name": Path(MODEL_FILE).stem, "source": {"repo_id": "", "class_path": ""}},
+        "model": {
+            "n_obs_steps": 1,
+            # The runner takes no arguments; the runtime reads the chunk's length from here.
+            "runner": {"type": "single_pass", "init_args": {"chunk_size": chunk_length}},
+            "artifacts": {"onnx": MODEL_FILE},
+            "preprocessors": [],
+            "postprocessors": [],
+        },
+        "hardware": {"robots": [robot], "cameras": cameras},
+        "metadata": {
+            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "created_by": "act_policy",
+        },
+        "act_policy": {"schema": schema.to_dict()},
+    }
+
+
+class PackagePolicy:
+    """Run a package as the runtime does: manifest, artifact, inputs by the runtime's names."""
+
+    def __init__(self, folder: Path) -> None:
+        import onnxruntime
+
+        manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
+        self.schema = Schema.from_dict(manifest["act_policy"]["schema"])
+        self._names = list(package_names(self.schema).values())
+        self._session = onnxruntime.InferenceSession(
+            folder / manifest["model"]["artifacts"]["onnx"], providers=["CPUExecutionProvider"]
+        )
+
+    def predict_chunk(self, observation: Observation[np.ndarray] | Mapping[str, Any]) -> np.ndarray:
+        """Predict (k, a), or (b, k, a) for a batch, in physical units."""
+        inputs, single = batched_inputs(self.schema, observation)
+        values = dict(zip(self._names, inputs, strict=True))
+        actions: np.ndarray = self._session.run([ACTION_KEY], values)[0]
+        return actions[0] if single else actions

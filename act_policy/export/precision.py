@@ -1,0 +1,138 @@
+"""Smaller and faster ONNX files, at the price of an error in the actions that is measured.
+
+fp16    half-precision weights and arithmetic: half the file, fast on GPUs. The pixels' and the
+        joints' normalisation and the last step to physical units stay fp32: where a joint stands at
+        90 degrees, half precision is no finer than 0.06.
+int8    8-bit weights and products: a quarter of the file. Convolutions by ranges seen on
+        observations (static), matrix products by each input's own range (dynamic). The first
+        convolution and the last product stay fp32: they cost little, and an error in them most.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import onnx
+
+from act_policy.export.inputs import batched_inputs, input_names
+from act_policy.types import ACTION_KEY, Observation, Schema
+
+Precision = Literal["fp32", "fp16", "int8"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+_ELEMENTWISE = (
+    *("Cast", "Add", "Sub", "Mul", "Div", "Where"),
+    *("Transpose", "Reshape", "Unsqueeze", "Gather", "Slice"),  # values move, and stay
+)
+
+
+def to_fp16(source: Path, target: Path) -> None:
+    """Convert an exported policy.onnx; inputs and outputs keep their types."""
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    model = onnx.load(source)
+    kept = _nodes_in_physical_units(model)
+    converted = convert_float_to_float16(model, keep_io_types=True, node_block_list=sorted(kept))
+    _save(converted, target, "fp16")
+
+
+def to_int8(
+    source: Path,
+    target: Path,
+    schema: Schema,
+    observations: Iterable[Observation[np.ndarray]],
+) -> None:
+    """Quantise an exported policy.onnx; the observations show the ranges of the feature maps."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic, quantize_static
+
+    ends = _ends(onnx.load(source))
+    convolutions = target.with_suffix(".convolutions.onnx")
+    logger = logging.getLogger()
+    level = logger.level
+    try:
+        logger.setLevel(logging.ERROR)  # advice that does not hold here goes to the root logger
+        quantize_static(
+            source,
+            convolutions,
+            _Calibration(schema, observations),
+            op_types_to_quantize=["Conv"],
+            nodes_to_exclude=ends,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+        quantize_dynamic(
+            convolutions,
+            target,
+            op_types_to_quantize=["MatMul"],
+            nodes_to_exclude=ends,
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            extra_options={"MatMulConstBOnly": True},
+        )
+    finally:
+        logger.setLevel(level)
+        convolutions.unlink(missing_ok=True)
+    _save(onnx.load(target), target, "int8")
+
+
+class _Calibration:
+    """Observations as onnxruntime's calibration reads them, one after the other."""
+
+    def __init__(self, schema: Schema, observations: Iterable[Observation[np.ndarray]]) -> None:
+        names = input_names(schema)
+        self._rows: Iterator[dict[str, Any]] = (
+            dict(zip(names, batched_inputs(schema, observation)[0], strict=True))
+            for observation in observations
+        )
+
+    def get_next(self) -> dict[str, Any] | None:
+        return next(self._rows, None)
+
+
+def _nodes_in_physical_units(model: onnx.ModelProto) -> set[str]:
+    """Names of the nodes between the inputs and the network, and after it."""
+    before, after = _tensors_before(model), _tensors_after(model)
+    return {
+        node.name
+        for node in model.graph.node
+        if node.op_type in _ELEMENTWISE and (before & set(node.output) or after & set(node.output))
+    }
+
+
+def _ends(model: onnx.ModelProto) -> list[str]:
+    """Names of the nodes that read the normalised inputs, or write the normalised actions."""
+    before, after = _tensors_before(model), _tensors_after(model)
+    return [
+        node.name
+        for node in model.graph.node
+        if node.op_type not in _ELEMENTWISE
+        and (before & set(node.input) or after & set(node.output))
+    ]
+
+
+def _tensors_before(model: onnx.ModelProto) -> set[str]:
+    """The inputs, and what is computed from them element by element."""
+    found = {value.name for value in model.graph.input}
+    for node in model.graph.node:  # in topological order
+        if node.op_type in _ELEMENTWISE and found & set(node.input):
+            found.update(node.output)
+    return found
+
+
+def _tensors_after(model: onnx.ModelProto) -> set[str]:
+    """The actions, and what they are computed from element by element."""
+    found = {ACTION_KEY}
+    for node in reversed(model.graph.node):
+        if node.op_type in _ELEMENTWISE and found & set(node.output):
+            found.update(node.input)
+    return found
+
+
+def _save(model: onnx.ModelProto, path: Path, precision: Precision) -> None:
+    for entry in model.metadata_props:
+        if entry.key == "precision":
+            entry.value = precision
+    onnx.save(model, path)

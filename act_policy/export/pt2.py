@@ -1,0 +1,73 @@
+"""`policy.pt2`: the policy as a program of torch.export, which runs without this project's code.
+
+    program = torch.export.load("policy.pt2").module()
+    chunk = program(image, ..., state)   # uint8 (b, h, w, 3) in the schema's order; float32 (b, s)
+
+The file also holds `act_policy.json`: schema, chunk_length, demonstration_seeds.
+"""
+
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from act_policy.errors import UserError
+from act_policy.export.folding import FoldedPolicy
+from act_policy.export.inputs import batched_inputs, example_inputs
+from act_policy.export.onnx import LARGEST_BATCH
+from act_policy.model.policy import ACTPolicy
+from act_policy.types import Observation, Schema
+
+DESCRIPTION = "act_policy.json"
+
+
+def export_pt2(policy: ACTPolicy, path: Path) -> None:
+    """Write the file; the batch size stays free."""
+    example = example_inputs(policy.schema)
+    batch = torch.export.Dim("b", min=1, max=LARGEST_BATCH)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # for torch's own developers
+        program = torch.export.export(
+            FoldedPolicy(policy).eval(),
+            example,
+            dynamic_shapes={"inputs": tuple({0: batch} for _ in example)},
+        )
+        description = {
+            "schema": policy.schema.to_dict(),
+            "chunk_length": policy.chunk_length,
+            "demonstration_seeds": list(policy.demonstration_seeds),
+        }
+        torch.export.save(program, path, extra_files={DESCRIPTION: json.dumps(description)})
+
+
+class Pt2Policy:
+    """Run `policy.pt2` on the CPU, with the observation checked as everywhere.
+
+    torch says of its archives: load only files that you trust.
+
+    Raises:
+        UserError: the file cannot be read, or is not one that this project exported.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        found = {DESCRIPTION: ""}
+        try:
+            self._program = torch.export.load(path, extra_files=found).module()
+            described = json.loads(found[DESCRIPTION])
+        except Exception as error:  # an archive may be broken in any way
+            raise UserError(f"{path} cannot be read as an exported policy.pt2: {error}") from None
+        self.schema = Schema.from_dict(described["schema"])
+        self.chunk_length = int(described["chunk_length"])
+        self.demonstration_seeds: tuple[int, ...] = tuple(described["demonstration_seeds"])
+
+    def predict_chunk(self, observation: Observation[np.ndarray] | Mapping[str, Any]) -> np.ndarray:
+        """Predict (k, a), or (b, k, a) for a batch, in physical units."""
+        inputs, single = batched_inputs(self.schema, observation)
+        with torch.inference_mode():
+            # Copied: a robot's arrays may be read-only.
+            actions: np.ndarray = self._program(*(torch.tensor(x) for x in inputs)).numpy()
+        return actions[0] if single else actions

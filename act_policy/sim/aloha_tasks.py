@@ -1,0 +1,91 @@
+"""ALOHA's tasks: where the objects lie at first, and the stages that count as progress.
+
+Both are gym-aloha's: `sample_box_pose`, `sample_insertion_pose` and the tasks' `get_reward`.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64
+
+Touching = Callable[[str, str], bool]
+"""Whether two of the model's geoms, by name, touch at the present moment."""
+
+SUCCESS: Final = 4
+"""The last stage of both tasks."""
+
+TABLE: Final = "table"
+LEFT_FINGER: Final = "vx300s_left/10_left_gripper_finger"
+RIGHT_FINGER: Final = "vx300s_right/10_right_gripper_finger"
+"""The one finger of each gripper whose touch counts."""
+
+SOCKET: Final = ("socket-1", "socket-2", "socket-3", "socket-4")
+
+
+class AlohaTask(NamedTuple):
+    """One task.
+
+    file: its MuJoCo model.
+    draw_objects: seed -> position and quaternion of each object, one after the other.
+    stage: how far the present contacts show the task to be, 0 to SUCCESS.
+    """
+
+    file: str
+    draw_objects: Callable[[int], np.ndarray]
+    stage: Callable[[Touching], int]
+
+
+def draw_cube(seed: int) -> Float64[np.ndarray, "7"]:
+    """Draw the cube's pose, which the seed fixes: x 0 to 0.2 m, y 0.4 to 0.6 m."""
+    return _lying_in(np.random.RandomState(seed), (0.0, 0.2))
+
+
+def draw_peg_and_socket(seed: int) -> Float64[np.ndarray, "14"]:
+    """Draw the poses of peg (x 0.1 to 0.2 m) and socket (x -0.2 to -0.1 m), y 0.4 to 0.6 m."""
+    random = np.random.RandomState(seed)
+    return np.concatenate([_lying_in(random, (0.1, 0.2)), _lying_in(random, (-0.2, -0.1))])
+
+
+def transfer_stage(touching: Touching) -> int:
+    """0 nothing; right gripper 1 touches, 2 has lifted; left gripper 3 touches, 4 has taken over.
+
+    A cube that still lies on the table is not taken over, whichever gripper touches it.
+    """
+    on_table = touching("red_box", TABLE)
+    if touching("red_box", LEFT_FINGER):
+        return 3 if on_table else 4
+    if touching("red_box", RIGHT_FINGER):
+        return 1 if on_table else 2
+    return 0
+
+
+def insertion_stage(touching: Touching) -> int:
+    """0 nothing; both grippers 1 touch, 2 have lifted; peg 3 touches socket, 4 the pin inside it.
+
+    Peg and socket must be off the table in stages 2 and 3.
+    """
+    if touching("red_peg", "pin"):
+        return 4
+    on_table = any(touching(part, TABLE) for part in ("red_peg", *SOCKET))
+    if not on_table and any(touching("red_peg", part) for part in SOCKET):
+        return 3
+    left = any(touching(part, LEFT_FINGER) for part in SOCKET)
+    if left and touching("red_peg", RIGHT_FINGER):
+        return 1 if on_table else 2
+    return 0
+
+
+def _lying_in(
+    random: np.random.RandomState,
+    x_range: tuple[float, float],
+) -> Float64[np.ndarray, "7"]:
+    """Draw a pose 5 cm above the table, turned as the model has it."""
+    low, high = zip(x_range, (0.4, 0.6), (0.05, 0.05), strict=True)
+    return np.concatenate([random.uniform(low, high), [1.0, 0.0, 0.0, 0.0]])
+
+
+TASKS: Final = {
+    "TransferCube": AlohaTask("bimanual_viperx_transfer_cube.xml", draw_cube, transfer_stage),
+    "Insertion": AlohaTask("bimanual_viperx_insertion.xml", draw_peg_and_socket, insertion_stage),
+}

@@ -1,0 +1,88 @@
+"""What every simulated task here shares: its spaces, lazy camera images and their quality."""
+
+import copy
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.spaces import Dict as DictSpace
+from jaxtyping import Float32
+
+from act_policy.sim.images import LazyImages
+from act_policy.sim.rendering import Pose, SceneRenderer
+from act_policy.types import Schema
+
+
+class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
+    """A task in MuJoCo that a seed fixes and that shows images and the robot's own state only.
+
+    Observation: {"pixels": camera -> uint8 (h, w, 3), "agent_pos": float32 (s,)}. An image is drawn
+    when it is read.
+
+    A subclass makes model and data, then calls this, then steps the data it gave.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    disturbed: ClassVar[slice | list[int]] = slice(0)
+    """Which values of an action a recording may disturb: movement, not grippers."""
+
+    disturbance_memory: ClassVar[float] = 0.0
+    """How much of one step's disturbance is left at the next, 0 to below 1."""
+
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        schema: Schema,
+        state_space: Box,
+        action_space: Box,
+        quality: str,
+        render_mode: str | None,
+    ) -> None:
+        sizes = {camera.name: (camera.height, camera.width) for camera in schema.cameras}
+        self.schema = schema
+        self.render_mode = render_mode
+        self.action_space = action_space
+        self.observation_space = DictSpace(
+            {
+                "pixels": DictSpace(
+                    {name: Box(0, 255, (*size, 3), np.uint8) for name, size in sizes.items()}
+                ),
+                "agent_pos": state_space,
+            }
+        )
+        self._data = data
+        self._renderer = SceneRenderer(copy.copy(model), sizes, quality)
+
+    @property
+    def frame_count(self) -> int:
+        """How many images were drawn so far."""
+        return self._renderer.frame_count
+
+    def render(self) -> Any:
+        """The first camera's image of the present moment."""
+        if self.render_mode != "rgb_array":
+            return None
+        return self._renderer.render(next(iter(self._renderer.cameras)), Pose.of(self._data))
+
+    def close(self) -> None:
+        """Free the drawing context."""
+        self._renderer.close()
+
+    def _observe(self, state: Float32[np.ndarray, " s"]) -> dict[str, Any]:
+        """The observation of the present moment, with images still to be drawn."""
+        pose = Pose.of(self._data)
+        images = LazyImages(
+            self._renderer.cameras, lambda camera: self._renderer.render(camera, pose)
+        )
+        return {"pixels": images, "agent_pos": state}
+
+    def _check_action(self, action: Any) -> Float32[np.ndarray, " a"]:
+        """The action as float32, refused unless it has the right size and is finite."""
+        values = np.asarray(action, np.float32)
+        if values.shape != self.action_space.shape or not np.isfinite(values).all():
+            size = self.schema.action_size
+            raise ValueError(f"expected {size} finite action values, found {values}")
+        return values

@@ -1,0 +1,122 @@
+"""Training that starts from a policy: what stays of it, and what the new demonstrations bring.
+
+The network and its normalisation stay, because weights mean something only with the numbers that
+they were trained on: before the first step the new policy predicts what the old one did, to the
+bit. Names, rate and ranges are those of the new demonstrations (ranges: of both).
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from act_policy.errors import UserError
+from act_policy.export.lerobot import ASSUMED_RATE, numbered_schema
+from act_policy.model.policy import ACTPolicy
+from act_policy.types import FieldStatistics, Schema, Statistics
+
+ORIGINAL_KL_WEIGHT = 10.0
+"""What ACT and LeRobot train with."""
+
+FAR = 10.0
+"""Standard deviations beyond which a new demonstration is said to be unlike the old ones."""
+
+
+def network_settings(policy: ACTPolicy, kl_weight: float | None) -> dict[str, Any]:
+    """Write the policy's network as the `model` settings of a run."""
+    fields = policy.config.to_dict()
+    for name in ("cameras", "state_size", "action_size", "environment_state_size"):
+        del fields[name]
+    weight = None
+    if policy.config.latent_size:
+        weight = ORIGINAL_KL_WEIGHT if kl_weight is None else kl_weight
+    return {**fields, "kl_weight": weight, "backbone_weights": None}
+
+
+def start_from(policy: ACTPolicy, schema: Schema, statistics: Statistics) -> ACTPolicy:
+    """Make the policy to train on demonstrations of this schema, with the weights of another.
+
+    Raises:
+        UserError: cameras, joints or actions are not those of the policy, by name and order.
+    """
+    check_names(policy, schema)
+    started = ACTPolicy(policy.config, schema, keep_normalisation(policy.statistics, statistics))
+    started.load_state_dict(policy.state_dict())
+    started.demonstration_seeds = policy.demonstration_seeds
+    warn_of_far_values(policy.statistics, statistics, schema)
+    return started
+
+
+def check_names(policy: ACTPolicy, schema: Schema) -> None:
+    """Raise UserError unless the policy's cameras, joints and actions are those of the schema.
+
+    A checkpoint that does not tell the names of its joints takes those of the demonstrations.
+    """
+    known = policy.schema
+    if known == numbered_schema(policy.config, ASSUMED_RATE):
+        logging.getLogger(__name__).warning(
+            "init: the checkpoint does not name its joints; they are taken to be %s -> %s, as in "
+            "the demonstrations",
+            ", ".join(schema.state_names),
+            ", ".join(schema.action_names),
+        )
+        policy.config.check_schema(schema)
+        return
+    before, now = known.to_dict(), schema.to_dict()
+    problems = [
+        f"{field}: {before[field]} in the checkpoint, {now[field]} in the demonstrations"
+        for field in before
+        if field not in ("rate", "task") and before[field] != now[field]
+    ]
+    if problems:
+        raise UserError(
+            f"init: the demonstrations are of another robot: {'; '.join(problems)}. Choose cameras "
+            "with data.cameras=[...]; name the joints with data.schema=, or with source.schema= "
+            "those of a checkpoint of other software"
+        )
+    if known.rate != schema.rate:
+        logging.getLogger(__name__).warning(
+            "init: the checkpoint acts at %g steps per second, the demonstrations at %g",
+            known.rate,
+            schema.rate,
+        )
+
+
+def keep_normalisation(before: Statistics, now: Statistics) -> Statistics:
+    """Mean, deviation and floor of the one, the range of both, the count of the other."""
+
+    def field(old: FieldStatistics | None, new: FieldStatistics | None) -> FieldStatistics | None:
+        if old is None or new is None:
+            return old
+        # An imported policy's range may be unknown, NaN.
+        return old._replace(min=np.fmin(old.min, new.min), max=np.fmax(old.max, new.max))
+
+    state, action = field(before.state, now.state), field(before.action, now.action)
+    assert state is not None
+    assert action is not None
+    return before._replace(
+        state=state,
+        action=action,
+        environment_state=field(before.environment_state, now.environment_state),
+        step_count=now.step_count,
+    )
+
+
+def warn_of_far_values(before: Statistics, now: Statistics, schema: Schema) -> None:
+    """Say which joints and actions the old normalisation makes very large."""
+    fields: Mapping[str, tuple[FieldStatistics, FieldStatistics, tuple[str, ...]]] = {
+        "state": (before.state, now.state, schema.state_names),
+        "action": (before.action, now.action, schema.action_names),
+    }
+    for kind, (old, new, names) in fields.items():
+        farthest = np.maximum(abs(new.min - old.mean), abs(new.max - old.mean)) / before.scale(old)
+        for name, distance in zip(names, farthest, strict=True):
+            if distance > FAR:
+                logging.getLogger(__name__).warning(
+                    "init: %s %s of the demonstrations is up to %.0f standard deviations from what "
+                    "the checkpoint was trained on",
+                    kind,
+                    name,
+                    distance,
+                )

@@ -1,0 +1,92 @@
+"""RUN/report.html while training runs: losses, and errors of each joint in physical units."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from torch import Tensor
+
+from act_policy.data.datamodule import Batch
+from act_policy.errors import UserError
+from act_policy.learning_curves import ERROR_PREFIX, curves_section
+from act_policy.page import page, write_page
+from act_policy.training.metrics_file import MetricsFile
+from act_policy.training.run_folder import REPORT_FILE
+
+
+class TrainingReport(lightning.Callback):
+    """Measures and logs held-out errors in physical units; keeps the run's report up to date.
+
+    The report is written every `refresh_seconds` and after each held-out loss; a browser that
+    shows it reads it again as often, until training ends.
+    """
+
+    def __init__(self, refresh_seconds: int = 20) -> None:
+        self.refresh_seconds = refresh_seconds
+        self._written = time.monotonic()
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Write when it is time."""
+        if time.monotonic() - self._written >= self.refresh_seconds:
+            self._write(trainer, module, self.refresh_seconds)
+
+    def on_validation_epoch_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Forget the last sums."""
+        self._errors: Tensor | None = None
+        self._steps: Tensor | None = None
+
+    def on_validation_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        module: Any,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Add up; outputs is the normalised |error| (b, k, a) that validation_step returns."""
+        valid = ~batch.is_pad
+        errors = outputs[valid].double().sum(dim=0) * module.policy.normalizer.action_scale
+        steps = valid.sum().double()
+        self._errors = errors if self._errors is None else self._errors + errors
+        self._steps = steps if self._steps is None else self._steps + steps
+
+    def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Log the mean over every process, then show it."""
+        if self._errors is not None and self._steps is not None:
+            sums = torch.cat([self._errors, self._steps[None]])
+            sums = trainer.strategy.reduce(sums, reduce_op="sum")
+            means = (sums[:-1] / sums[-1].clamp(min=1)).tolist()
+            names = module.policy.schema.action_names
+            errors = {ERROR_PREFIX + n: mean for n, mean in zip(names, means, strict=True)}
+            for logger in trainer.loggers:
+                logger.log_metrics(errors, trainer.global_step)
+        self._write(trainer, module, self.refresh_seconds)
+
+    def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Leave a page that stays as it is."""
+        self._write(trainer, module, None)
+
+    def _write(self, trainer: lightning.Trainer, module: Any, refresh: int | None) -> None:
+        self._written = time.monotonic()
+        files = [logger for logger in trainer.loggers if isinstance(logger, MetricsFile)]
+        if not files or not trainer.is_global_zero:
+            return
+        rows = [{name: float(value) for name, value in row.items()} for row in files[0].rows]
+        folder = Path(trainer.default_root_dir)
+        path = folder / REPORT_FILE
+        try:
+            write_page(
+                path,
+                page(
+                    f"Training of {folder.name}",
+                    curves_section(rows, module.policy.schema),
+                    refresh_seconds=refresh,
+                ),
+            )
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({error.strerror})") from None

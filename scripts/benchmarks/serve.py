@@ -1,0 +1,162 @@
+"""What a policy server adds to a chunk's latency, and how it stands many clients."""
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.common import Row, make_policy, training_settings
+
+from act_policy.errors import UserError
+
+SCRIPTS = Path(__file__).resolve().parents[1]
+
+
+def measure(config: Any) -> list[Row]:
+    """Serve the recipe's network as an ONNX file, as a robot's neighbour would, and ask it."""
+    from act_policy.export.onnx import export_onnx
+
+    policy = make_policy(config, training_settings(config)).eval()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policy.onnx"
+        export_onnx(policy, path)
+        with started(path, config) as (process, url):
+            return [*latency_rows(config, path, url), *endurance_rows(config, process.pid, url)]
+
+
+@contextmanager
+def started(path: Path, config: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run serve_policy.py in a process of its own; yield it and its address."""
+    command = [
+        sys.executable,
+        str(SCRIPTS / "serve_policy.py"),
+        f"checkpoint={path}",
+        "port=0",
+        f"threads={config.threads}",
+        f"most_clients={config.clients + 2}",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if found := re.search(r"clients: (\S+)", line):
+                yield process, found[1]
+                break
+        else:
+            raise UserError("serve_policy.py ended before it served; its words are above")
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def latency_rows(config: Any, path: Path, url: str) -> list[Row]:
+    """Median of single chunks here and there, asked in turns so that both see the same machine."""
+    from act_policy.control.client import RemotePolicy
+    from act_policy.control.onnx_policy import OnnxPolicy
+
+    bare = OnnxPolicy(path, threads=config.threads)
+    observation = observe(bare.schema)
+    here: list[float] = []
+    there: list[float] = []
+    with RemotePolicy(url, timeout=30.0) as remote:
+        for asked in (bare, remote):
+            for _ in range(10):
+                asked.predict_chunk(observation)
+        until = time.perf_counter() + config.repeats * config.seconds
+        while time.perf_counter() < until:
+            # Ten of each: right after the other's turn a cache is cold.
+            for asked, times in ((bare, here), (remote, there)):
+                for _ in range(10):
+                    began = time.perf_counter()
+                    asked.predict_chunk(observation)
+                    times.append(1e3 * (time.perf_counter() - began))
+    return [
+        {"who": "policy in the process, p50", "value": median(here), "unit": "ms"},
+        {"who": "policy behind the server, p50", "value": median(there), "unit": "ms"},
+        {"who": "added by the server, p50", "value": median(there) - median(here), "unit": "ms"},
+    ]
+
+
+def endurance_rows(config: Any, pid: int, url: str) -> list[Row]:
+    """Let many clients, each in a process of its own, ask as fast as they are answered."""
+    command = [sys.executable, "-m", "benchmarks.serve", url, str(config.client_seconds)]
+    began = time.monotonic()
+    clients = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=SCRIPTS)
+        for _ in range(config.clients)
+    ]
+    memory: list[tuple[float, float]] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.05 * config.client_seconds):
+            memory.append((time.monotonic() - began, resident_mb(pid)))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    reports = [json.loads(client.communicate()[0] or "{}") for client in clients]
+    done.set()
+    watching.join()
+    errors = sum(client.returncode != 0 for client in clients)
+    chunks = sum(report.get("chunks", 0) for report in reports)
+    # By a fifth of the time every buffer has been filled once.
+    settled = [mb for at, mb in memory if at >= 0.2 * memory[-1][0]]
+    half = len(settled) // 2
+    growth = median(settled[half:]) - median(settled[:half] or settled)
+    who = f"{config.clients} clients for {config.client_seconds:g} s"
+    return [
+        {"who": f"{who}, together", "value": chunks / config.client_seconds, "unit": "chunks/s"},
+        {"who": f"{who}, clients that failed", "value": errors, "unit": "clients"},
+        {"who": f"{who}, server's memory grew by", "value": growth, "unit": "MB"},
+        {"who": f"{who}, server's memory", "value": settled[-1], "unit": "MB"},
+    ]
+
+
+def observe(schema: Any) -> Any:
+    """A random observation."""
+    import numpy as np
+
+    from act_policy.types import Observation
+
+    rng = np.random.default_rng(0)
+    return Observation(
+        {
+            camera.name: rng.integers(0, 256, (camera.height, camera.width, 3), np.uint8)
+            for camera in schema.cameras
+        },
+        rng.normal(size=schema.state_size).astype(np.float32),
+    )
+
+
+def resident_mb(pid: int) -> float:
+    """Memory of a process that lies in RAM."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def ask(url: str, seconds: float) -> None:
+    """One client: ask until the time is over, then say how many chunks came."""
+    from act_policy.control.client import RemotePolicy
+
+    with RemotePolicy(url, timeout=30.0) as remote:
+        observation = observe(remote.schema)
+        chunks, until = 0, time.monotonic() + seconds
+        while time.monotonic() < until:
+            remote.predict_chunk(observation)
+            chunks += 1
+    print(json.dumps({"chunks": chunks}))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    ask(sys.argv[1], float(sys.argv[2]))

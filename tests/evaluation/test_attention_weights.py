@@ -1,0 +1,115 @@
+"""Attention that is read out: the right weights, of the right places, and nothing left behind."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from act_policy import ACTPolicy, Observation
+from act_policy.evaluation.attention import read_attention, recorded_weights
+from act_policy.evaluation.heat_map import enlarged, overlay
+from act_policy.model.act import ACTConfig
+from act_policy.types import Camera, FieldStatistics, Schema, Statistics
+
+SCHEMA = Schema(
+    cameras=(Camera("wide", 32, 64), Camera("small", 32, 32)),
+    state_names=("x",),
+    state_units=("m",),
+    action_names=("dx",),
+    action_units=("m",),
+    rate=10.0,
+)
+CONFIG = {
+    "chunk_length": 3,
+    "width": 16,
+    "heads": 2,
+    "feedforward_width": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "latent_size": 0,
+    "latent_layers": 0,
+    "backbone_stages": 1,
+    "backbone_width": 0.25,
+}
+
+
+@pytest.fixture(scope="module")
+def policy() -> ACTPolicy:
+    torch.manual_seed(0)
+    one = FieldStatistics(np.zeros(1), np.ones(1), -np.ones(1), np.ones(1))
+    config = ACTConfig.for_schema(SCHEMA, **CONFIG)
+    return ACTPolicy(config, SCHEMA, Statistics(one, one, 9)).eval()
+
+
+def observations(count: int) -> list[Observation[np.ndarray]]:
+    rng = np.random.default_rng(0)
+    return [
+        Observation(
+            {
+                c.name: rng.integers(0, 256, (c.height, c.width, 3), np.uint8)
+                for c in SCHEMA.cameras
+            },
+            rng.normal(size=1).astype(np.float32),
+        )
+        for _ in range(count)
+    ]
+
+
+def test_weights_are_those_of_the_last_block_and_sum_to_one(policy: ACTPolicy) -> None:
+    seen = observations(3)
+    readings = read_attention(policy, seen)
+    assert len(readings) == 3
+    for reading in readings:
+        assert set(reading.vectors) == {"latent", "state"}
+        assert {name: m.shape for name, m in reading.maps.items()} == {
+            "wide": (2, 3, 8, 16),
+            "small": (2, 3, 8, 8),
+        }
+        total = sum(share for share in reading.shares().values())
+        np.testing.assert_allclose(total, np.ones((2, 3)), rtol=1e-5)
+    alone = read_attention(policy, seen[1:2])[0]
+    np.testing.assert_allclose(alone.maps["small"], readings[1].maps["small"], atol=1e-6)
+
+
+def test_a_place_in_the_map_is_the_place_in_the_image(policy: ACTPolicy) -> None:
+    """Where the encoder mixes nothing, a token depends on what lies around it alone."""
+    policy = copy.deepcopy(policy)
+    torch.nn.init.zeros_(policy.act.encoder.layers[0].attention.out_proj.weight)
+    before = observations(1)[0]
+    image = before.images["small"].copy()
+    image[20:24, 4:8] = 255 - image[20:24, 4:8]  # about row 5, column 1 of the map of 8 x 8
+    after = before._replace(images={**before.images, "small": image})
+    readings = read_attention(policy, [before, after])
+    change = [np.log(reading.maps["small"]).mean(axis=(0, 1)) for reading in readings]
+    place = np.abs(change[1] - change[0] - np.median(change[1] - change[0]))
+    row, column = np.unravel_index(place.argmax(), place.shape)
+    assert abs(row - 5) <= 1
+    assert abs(column - 1) <= 1
+
+
+def test_the_prediction_is_the_same_and_no_hook_stays(policy: ACTPolicy) -> None:
+    seen = observations(1)[0]
+    plain = policy.predict_chunk(seen)
+    with recorded_weights(policy.act) as weights:
+        recorded = policy.predict_chunk(seen)
+    assert len(weights) == 2
+    np.testing.assert_allclose(recorded, plain, atol=1e-5)
+    policy.predict_chunk(seen)
+    assert len(weights) == 2
+    for block in policy.act.decoder:
+        assert not block.cross_attention._forward_hooks
+        assert not block.cross_attention._forward_pre_hooks
+
+
+def test_a_heat_map_is_bright_where_it_is_read_and_faint_where_it_is_not() -> None:
+    image = np.full((40, 80, 3), 100, np.uint8)
+    shares = np.zeros((2, 4), np.float32)
+    shares[1, 3] = 1.0
+    shown = overlay(image, shares, 60).astype(int)
+    assert shown.shape == (60, 120, 3)
+    assert shown[50, 110].sum() > 500
+    assert shown[10, 10].sum() < 300
+    faint = overlay(image, shares * 1e-6, 60).astype(int)
+    assert np.ptp(faint) <= 1
+    assert enlarged(image, 20).shape == (20, 40, 3)

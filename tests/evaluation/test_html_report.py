@@ -1,0 +1,224 @@
+"""Both reports as a reader's browser shows them."""
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from browser import headings, image_widths, opened, video_seconds
+from evaluation_fakes import STEP_LIMIT, build, build_staged, load
+from hydra import compose, initialize_config_dir
+from PIL import Image
+
+from act_policy import ACTPolicy, Observation, UserError
+from act_policy.data.aloha_hdf5 import write_episode
+from act_policy.data.dataset import open_dataset
+from act_policy.data.statistics import compute_statistics
+from act_policy.evaluation.evaluate import Demonstrations, Settings, evaluate
+from act_policy.evaluation.html_report import Background
+from act_policy.evaluation.moments import Look, even_steps, see_moments
+from act_policy.evaluation.rollouts import EpisodeResult
+from act_policy.model.act import ACTConfig
+from act_policy.model.checkpoint import to_checkpoint
+from act_policy.types import Camera, Schema
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+METRICS = "step,minutes,train_l1,held_out_l1,held_out_error/elbow\n1,0.1,1,,\n2,0.2,0.5,0.6,0.01\n"
+
+
+@pytest.fixture(scope="module")
+def rollout_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """8 episodes, of which 2 fail beyond half way."""
+    folder = tmp_path_factory.mktemp("rollouts")
+    checkpoint = folder / "best.ckpt"
+    checkpoint.write_bytes(b"weights")
+    (folder / "metrics.csv").write_text(METRICS)
+    evaluate(
+        checkpoint,
+        folder,
+        Settings(episodes=8, seed=10, max_steps=STEP_LIMIT, execute_steps=2),
+        Demonstrations([np.full((30, 1), 0.05, np.float32), np.full((3, 1), -0.05, np.float32)]),
+        videos=1,
+        workers=1,
+        background=Background(folder / "metrics.csv"),
+        load=load,
+        build=build_staged,
+    )
+    return folder
+
+
+def test_rollouts_play_and_failures_are_grouped(rollout_report: Path) -> None:
+    episodes = json.loads((rollout_report / "evaluation.json").read_text())["episodes"]
+    assert {episode["stage"] for episode in episodes if not episode["success"]} == {1}
+    with opened(rollout_report / "report.html") as shown:
+        assert headings(shown) == [
+            "Success",
+            "Rollouts",
+            "Failures",
+            "Predicted chunks, executed and demonstrated actions",
+            "Training",
+            "Made with",
+        ]
+        seconds = video_seconds(shown)
+        assert len(seconds) == 2
+        assert all(0.1 < one < 2 for one in seconds)
+        widths = image_widths(shown)
+        assert len(widths) == 2 * 6
+        assert set(widths) == {144 + 96}  # both cameras, 96 high
+        assert shown.locator("summary").first.text_content() == "reached stage 1: 2 of 8 episodes"
+        assert "6 of 8" in shown.locator("table").first.text_content()
+        legends = shown.locator("svg").nth(1).locator("text").all_text_contents()
+        assert {"executed", "closest demonstration", "predicted", "move (m)"} <= set(legends)
+        assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    with Image.open(rollout_report / "film_strip.png") as strip:
+        assert strip.width > strip.height > 0
+    assert not (rollout_report / "attention.png").exists()  # this policy has no attention
+
+
+def test_moments_are_those_of_the_episode(rollout_report: Path) -> None:
+    assert even_steps(10, 3) == (0, 5, 10)
+    assert even_steps(1, 6) == (0, 1)
+    actions = np.full((4, 1), 0.03, np.float32)
+    looks = [Look(EpisodeResult(10, False, 4, actions), (0, 4), height) for height in (None, 16)]
+    schema = load(Path("x")).schema
+    seen, larger = see_moments(build, schema, looks, 1)
+    np.testing.assert_allclose(seen.states[:, 0], [0, 0.03, 0.06, 0.09, 0.12], atol=1e-6)
+    assert list(seen.moments) == [0, 4]
+    assert seen.moments[4].images["front"].shape == (8, 12, 3)
+    assert larger.moments[4].images["front"].shape == (16, 24, 3)
+
+
+SCHEMA = Schema(
+    cameras=(Camera("top", 32, 48), Camera("wrist", 32, 32)),
+    state_names=("elbow", "grip"),
+    state_units=("rad", "mm"),
+    action_names=("elbow", "spin"),
+    action_units=("rad", "rad/s"),
+    rate=10.0,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run as training leaves it, with a network that was not trained, and its demonstrations."""
+    folder = tmp_path_factory.mktemp("robot")
+    rng = np.random.default_rng(0)
+    for episode, steps in enumerate((9, 7, 8)):
+        state = np.cumsum(rng.normal(size=(steps, 2)), axis=0).astype(np.float32)
+        shapes = {c.name: (steps, c.height, c.width, 3) for c in SCHEMA.cameras}
+        images = {name: rng.integers(0, 256, shape, np.uint8) for name, shape in shapes.items()}
+        path = folder / "demonstrations" / f"episode_{episode:06}.hdf5"
+        write_episode(path, SCHEMA, images, state, state + 1, seed=episode)
+    data = open_dataset(folder / "demonstrations")
+    torch.manual_seed(0)
+    config = ACTConfig.for_schema(
+        data.schema,
+        chunk_length=4,
+        width=16,
+        heads=2,
+        feedforward_width=32,
+        encoder_layers=1,
+        decoder_layers=1,
+        latent_size=0,
+        latent_layers=0,
+        backbone_stages=1,
+        backbone_width=0.25,
+    )
+    policy = ACTPolicy(config, data.schema, compute_statistics(data, [0, 1]))
+    (folder / "run" / "checkpoints").mkdir(parents=True)
+    torch.save(to_checkpoint(policy.saved()), folder / "run" / "checkpoints" / "best.ckpt")
+    (folder / "run" / "metrics.csv").write_text(METRICS)
+    settings = {
+        "seed": 0,
+        "data": {"path": str(data.folder), "batch_size": 2, "held_out_episodes": [2]},
+    }
+    (folder / "run" / "config.yaml").write_text(json.dumps(settings))  # JSON is YAML
+    return folder / "run"
+
+
+def evaluated(*arguments: str) -> None:
+    """As `scripts/evaluate.py` is called."""
+    script: dict[str, Any] = runpy.run_path(str(REPOSITORY / "scripts" / "evaluate.py"))
+    with initialize_config_dir(str(REPOSITORY / "configs"), version_base="1.3"):
+        config = compose("evaluate", list(arguments))
+    script["main"](config)
+
+
+def test_replay_of_a_run_scores_what_it_held_out(run: Path) -> None:
+    evaluated(f"checkpoint={run}", "mode=replay")
+    written = json.loads((run / "replay" / "evaluation.json").read_text())
+    assert written["mode"] == "replay"
+    assert written["data"]["episodes"] == ["episode_000002.hdf5"]
+    assert written["data"]["chunks"] == 8
+    assert "held out of training" in written["data"]["which"]
+    assert written["nearest_demonstration_from"] == "the 2 episodes that the policy was trained on"
+    assert written["hold_still_repeats"] == {"elbow": "state", "spin": "last action"}
+    hold = written["errors"]["hold_still"]["horizon"]["elbow"]
+    assert hold[0] == pytest.approx(1.0, abs=1e-5)  # the elbow is told to be 1 rad further on
+    policy = ACTPolicy.load(run)
+    data = open_dataset(run.parent / "demonstrations")
+    first = [
+        policy.predict_chunk(
+            Observation({n: data.frame(2, t, n) for n in ("top", "wrist")}, data.state(2)[t])
+        )[0]
+        for t in range(8)
+    ]
+    expected = np.abs(np.stack(first) - data.action(2)).mean(axis=0)
+    found = [written["errors"]["policy"]["horizon"][name][0] for name in ("elbow", "spin")]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+    with opened(run / "replay" / "report.html") as shown:
+        assert headings(shown) == [
+            "Open-loop error",
+            "The demonstration",
+            "Predicted chunks and a demonstration",
+            "Attention",
+            "Training",
+            "Made with",
+        ]
+        widths = image_widths(shown)
+        # a strip of 6 a camera; at 4 moments, for 3 queries: image, mean and 2 heads a camera
+        assert len(widths) == 2 * 6 + 4 * 3 * 2 * 4
+        assert min(widths) > 0
+        assert "rad/s" in shown.locator("table").first.text_content()
+        assert "repeats the last spin" in shown.locator("p").first.text_content()
+        assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    with Image.open(run / "replay" / "attention.png") as made:
+        assert made.height == 4 * 168 + 3 * 6
+
+
+def test_replay_of_other_demonstrations_and_chosen_episodes(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in (run.parent / "demonstrations").glob("*.hdf5"):
+        (other / path.name).write_bytes(path.read_bytes())
+    bundle = tmp_path / "bundle"
+    ACTPolicy.load(run).save(bundle)
+    evaluated(f"checkpoint={bundle}", "mode=replay", f"data.path={other}", f"out={tmp_path / 'a'}")
+    written = json.loads((tmp_path / "a" / "evaluation.json").read_text())
+    assert len(written["data"]["episodes"]) == 3
+    assert written["nearest_demonstration_from"] == "the other episodes scored here"
+    chosen = ("data.episodes=[0]", "data.chunks=2", f"out={tmp_path / 'b'}")
+    evaluated(f"checkpoint={run}", "mode=replay", *chosen)
+    written = json.loads((tmp_path / "b" / "evaluation.json").read_text())
+    assert written["data"]["chunks"] == 2
+    assert "1 of which were trained on" in written["data"]["which"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["mode=replays"], "expected rollout or replay"),
+        (["data.path=somewhere"], "data.path is for mode=replay"),
+        (["mode=replay", "data.episodes=[7]"], r"data.episodes=\[7\].*0 to 2"),
+        (["mode=replay", "data.chunks=0"], "data.chunks=0"),
+        (["mode=replay", "data.path=/nowhere"], "/nowhere: no such folder"),
+        (["mode=replay", "demonstrations=/nowhere"], "not at hand; give data.path"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(run: Path, arguments: list[str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        evaluated(f"checkpoint={run}", *arguments)

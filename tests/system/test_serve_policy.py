@@ -1,0 +1,155 @@
+"""The served policy as a user starts it: a process of its own that can be killed and stopped."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from act_policy.control.client import RemotePolicy, RemotePolicyError
+from act_policy.control.executor import ChunkExecutor
+from act_policy.control.onnx_policy import OnnxPolicy
+from act_policy.model.weights_file import sha256_of
+from act_policy.types import Observation
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "serve_policy.py"
+
+sys.path.insert(0, str(SCRIPT.parents[1] / "tests" / "control"))
+from test_onnx_policy import DESCRIBED, write_policy  # noqa: E402
+
+OBSERVATION = Observation({"front": np.full((2, 3, 3), 9, np.uint8)}, np.ones(2, np.float32))
+
+
+@pytest.fixture
+def policy_file(tmp_path: Path) -> Path:
+    return write_policy(tmp_path / "policy.onnx", DESCRIBED)
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The script's process and where its clients connect to."""
+    command = [sys.executable, str(SCRIPT), "port=0", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        said = ""
+        while (found := re.search(r"clients: (\S+)", said)) is None:
+            line = process.stdout.readline()
+            assert line, f"it ended: {said}"
+            said += line
+        yield process, found[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_an_onnx_file_is_served_without_torch(policy_file: Path) -> None:
+    with started(f"checkpoint={policy_file}") as (process, url):
+        with RemotePolicy(url, sha256=sha256_of(policy_file), timeout=10.0) as remote:
+            expected = OnnxPolicy(policy_file).predict_chunk(OBSERVATION)
+            np.testing.assert_array_equal(remote.predict_chunk(OBSERVATION), expected)
+            assert remote.metadata["policy"]["name"] == "policy.onnx"
+        maps = Path(f"/proc/{process.pid}/maps")
+        if maps.exists():
+            assert "libtorch" not in maps.read_text()
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=20)
+        assert said.endswith("stopped\n")
+        assert process.returncode == 0
+
+
+def test_server_killed_in_mid_episode(policy_file: Path) -> None:
+    with started(f"checkpoint={policy_file}") as (process, url):
+        executor = ChunkExecutor(RemotePolicy(url, arm="left"), execute_steps=1)
+        executor.select_action(OBSERVATION)
+        process.kill()
+        process.wait()
+        began = time.monotonic()
+        with pytest.raises(RemotePolicyError):
+            executor.select_action(OBSERVATION)
+        assert time.monotonic() - began < 2.5
+        executor.policy.close()  # type: ignore[attr-defined]
+
+
+def test_a_stall_of_two_seconds(policy_file: Path) -> None:
+    """As long as the server is stopped nothing arrives, nor is anything refused."""
+    with started(f"checkpoint={policy_file}") as (process, url):
+        remote = RemotePolicy(url, arm="left", timeout=0.5)
+        remote.predict_chunk(OBSERVATION)
+        process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        with pytest.raises(RemotePolicyError, match=r"gave no chunk within 0.5 s"):
+            remote.predict_chunk(OBSERVATION)
+        assert time.monotonic() - began < 1.5
+        with pytest.raises(RemotePolicyError, match=r"connect\(\)"):
+            remote.predict_chunk(OBSERVATION)
+        time.sleep(max(0.0, 2.0 - (time.monotonic() - began)))
+        process.send_signal(signal.SIGCONT)
+        remote.timeout = 10.0
+        remote.connect()  # its own former connection does not keep it from its arm
+        np.testing.assert_array_equal(
+            remote.predict_chunk(OBSERVATION), OnnxPolicy(policy_file).predict_chunk(OBSERVATION)
+        )
+        remote.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["checkpoint=/nowhere"], "checkpoint=/nowhere does not exist"),
+        (["checkpoint=/nowhere", "api_key_file=/no/key"], "api_key_file=/no/key cannot be read"),
+        (["checkpoint=/nowhere", "port=99999"], "port=99999: expected at most 65535"),
+        (["checkpoint={}", "device=cuda"], "device=cuda: an ONNX file runs on the cpu"),
+        (["checkpoint={}", "observation_keys.cameras={top: images/a}"], "cameras names top"),
+    ],
+)
+def test_what_cannot_be_served(policy_file: Path, arguments: list[str], words: str) -> None:
+    arguments = [a.replace("{}", str(policy_file)) for a in arguments]
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])},
+    )
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_key_from_a_file_and_a_warning_for_the_network(policy_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("secret\n")
+    with started(
+        f"checkpoint={policy_file}", "host=0.0.0.0", f"api_key_file={tmp_path / 'key'}"
+    ) as (_, url):
+        url = url.replace("0.0.0.0", "127.0.0.1")
+        with pytest.raises(RemotePolicyError, match="an API key is needed"):
+            RemotePolicy(url, timeout=10.0)
+        RemotePolicy(url, api_key="secret", timeout=10.0).close()
+
+
+@pytest.mark.slow
+def test_the_benchmark_counts_failures_and_memory(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable, str(SCRIPT.with_name("benchmark.py")), "suite=serve", "recipe=tiny",
+            "seconds=0.2", "repeats=2", "threads=1", "cameras={topview: [32, 32]}", "clients=3",
+            "client_seconds=2", f"out={tmp_path}",
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "serve.json").read_text())["rows"]
+    found = {row["who"].removeprefix("3 clients for 2 s, "): row["value"] for row in rows}
+    assert found["clients that failed"] == 0
+    assert found["together"] > 0
+    assert found["policy behind the server, p50"] > found["policy in the process, p50"] > 0
+    assert abs(found["server's memory grew by"]) < 20

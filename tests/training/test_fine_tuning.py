@@ -1,0 +1,167 @@
+"""Fine-tuning: before the first step the policy is the old one, to the bit, on any data."""
+
+import json
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from training_help import SCHEMA, TINY, make_data, run_training, write_demonstrations
+
+from act_policy.data.datamodule import DemonstrationDataModule
+from act_policy.errors import UserError
+from act_policy.export.export import ExportSettings, export_policy
+from act_policy.export.lerobot import load_lerobot, save_lerobot
+from act_policy.export.parity import random_observation
+from act_policy.model.config import ACTConfig
+from act_policy.model.policy import ACTPolicy
+from act_policy.training.build import build_policy, build_training
+from act_policy.training.fine_tuning import network_settings, start_from
+from act_policy.training.optimizer import OptimizerConfig
+from act_policy.types import FieldStatistics, Schema, Statistics
+
+NOT_OURS = ("kl_weight", "backbone_weights")
+TRAIN = Path(__file__).resolve().parents[2] / "scripts" / "train.py"
+
+
+def make_policy(schema: Schema = SCHEMA, **fields: object) -> ACTPolicy:
+    """A policy whose normalisation is far from that of the demonstrations."""
+    torch.manual_seed(1)
+    settings = {k: v for k, v in TINY.items() if k not in NOT_OURS} | fields
+    state = FieldStatistics(*(np.array(x) for x in ([5, -3.0], [2, 4.0], [1, -9.0], [9, 3.0])))
+    unknown = np.full(3, np.nan)
+    action = FieldStatistics(np.array([1, 2, 0.5]), np.array([3, 0, 0.5]), unknown, unknown)
+    policy = ACTPolicy(
+        ACTConfig.for_schema(schema, **settings), schema, Statistics(state, action, step_count=7)
+    )
+    policy.demonstration_seeds = (1, 101)
+    return policy.eval()
+
+
+def begin(policy: ACTPolicy, data: DemonstrationDataModule) -> ACTPolicy:
+    settings = network_settings(policy, None)
+    del settings["kl_weight"]  # the training's, not the policy's
+    return build_policy(settings, data, seed=0, initial=policy)
+
+
+@pytest.fixture(scope="module")
+def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_demonstrations(tmp_path_factory.mktemp("demonstrations"))
+
+
+def test_it_starts_as_the_policy_it_starts_from(demonstrations: Path) -> None:
+    policy, data = make_policy(), make_data(demonstrations)
+    settings = network_settings(policy, None)
+    assert settings == {**TINY, "kl_weight": 10.0}
+    started = begin(policy, data)
+    observation = random_observation(policy, 3, np.random.default_rng(0))
+    assert np.array_equal(started.predict_chunk(observation), policy.predict_chunk(observation))
+    # the seeds of both, so that evaluation uses none of them
+    assert started.demonstration_seeds == tuple(sorted({1, 101, *data.demonstration_seeds}))
+    before, now, ours = policy.statistics, data.statistics, started.statistics
+    assert ours.step_count == now.step_count
+    np.testing.assert_array_equal(ours.state.mean, before.state.mean)
+    np.testing.assert_array_equal(ours.state.min, np.minimum(before.state.min, now.state.min))
+    np.testing.assert_array_equal(ours.action.max, now.action.max)
+
+
+def test_it_is_trained_saved_and_resumed(demonstrations: Path, tmp_path: Path) -> None:
+    policy, data = make_policy(), make_data(demonstrations)
+    model = network_settings(policy, 1.0)
+    optimizer = OptimizerConfig(warmup_steps=2, ema_decay=0.9)
+    training = build_training(model, optimizer, data, 10, initial=policy)
+    observation = random_observation(policy, 2, np.random.default_rng(0))
+    expected = policy.predict_chunk(observation)
+    assert np.array_equal(training.policy.predict_chunk(observation), expected)
+
+    first = run_training(demonstrations, tmp_path / "first", stop_at=5)
+    other = write_demonstrations(tmp_path / "other", lengths=(5, 8, 6), seed=1)
+    start = ACTPolicy.load(first.folder)
+    tuned = run_training(
+        other, tmp_path / "tuned", stop_at=5, initial=start, model=network_settings(start, 1.0)
+    )
+    saved = ACTPolicy.load(tuned.folder)
+    assert not np.array_equal(saved.predict_chunk(observation), start.predict_chunk(observation))
+    np.testing.assert_array_equal(saved.statistics.action.std, start.statistics.action.std)
+    last = tuned.checkpoints / "last.ckpt"
+    resumed = run_training(other, tmp_path / "tuned", checkpoint=last, fine_tuned=True)
+    assert resumed.recorder.steps == [6, 7, 8, 9, 10]
+    with pytest.raises(UserError, match="trained on other data: step_count"):
+        run_training(demonstrations, tmp_path / "tuned", checkpoint=last, fine_tuned=True)
+
+
+def test_other_robots_are_refused_by_name(demonstrations: Path) -> None:
+    data = make_data(demonstrations)
+    turned = replace(SCHEMA, cameras=SCHEMA.cameras[::-1])
+    other = replace(SCHEMA, state_names=("x", "z"), action_units=("cm", "cm", ""))
+    for schema, message in (
+        (turned, r"cameras: .*data\.cameras="),
+        (other, r"state_names: \['x', 'z'\] in the checkpoint, \['x', 'y'\].*action_units"),
+    ):
+        with pytest.raises(UserError, match=message):
+            start_from(make_policy(schema), data.schema, data.statistics)
+
+
+def test_what_is_unlike_the_old_data_is_said(
+    demonstrations: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = make_data(demonstrations)
+    start_from(make_policy(replace(SCHEMA, rate=50.0)), data.schema, data.statistics)
+    # an action that never moved before: its scale is the floor
+    assert "action dy of the demonstrations is up to" in caplog.text
+    assert "action dx" not in caplog.text
+    assert "50 steps per second, the demonstrations at 10" in caplog.text
+
+
+def test_lerobots_joints_get_the_names_of_the_demonstrations(
+    demonstrations: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And what was imported and trained is exported again."""
+    lerobot = {"backbone_stages": 4, "backbone_width": 1.0, "camera_embedding": False}
+    save_lerobot(make_policy(**lerobot), tmp_path / "theirs")
+    (tmp_path / "theirs" / "schema.json").unlink()
+    policy, data = load_lerobot(tmp_path / "theirs"), make_data(demonstrations)
+    with caplog.at_level(logging.WARNING):
+        started = begin(policy, data)
+    assert "taken to be x, y -> dx, dy, grip" in caplog.text
+    assert started.schema == data.schema
+    observation = random_observation(policy, 2, np.random.default_rng(0))
+    expected = policy.predict_chunk(observation)
+    assert np.array_equal(started.predict_chunk(observation), expected)
+    report = export_policy(started, tmp_path / "out", ExportSettings(("bundle", "lerobot")))
+    assert report["formats"]["lerobot"]["largest_error_in_std"] <= 1e-4
+    small = replace(SCHEMA, state_names=("x",), state_units=("m",))
+    with pytest.raises(UserError, match="state_size: the network has 2, the schema 1"):
+        start_from(policy, small, data.statistics)
+
+
+@pytest.mark.slow
+def test_the_script(demonstrations: Path, tmp_path: Path) -> None:
+    make_policy().save(tmp_path / "bundle")
+
+    def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, str(TRAIN), *arguments], capture_output=True, text=True, cwd=tmp_path
+        )
+
+    start = ["init=bundle", "experiment=tiny", f"data.path={demonstrations}"]
+    done = call(*start, "out=run", "max_steps=4", "validate_every=2")
+    assert done.returncode == 0, done.stderr
+    assert "its network and its normalisation stay" in done.stdout
+    done = call("resume=run", "max_steps=6")
+    assert done.returncode == 0, done.stderr
+    found = ACTPolicy.load(tmp_path / "run")
+    np.testing.assert_array_equal(found.statistics.state.mean, [5, -3])
+    assert json.loads(json.dumps(found.config.to_dict())) == make_policy().config.to_dict()
+    for arguments, message in (
+        ([*start, "model.width=32"], "model.width: with init= the network is the checkpoint's"),
+        (["resume=run", "init=bundle"], "not both"),
+        (["init=nowhere", *start[1:], "out=new"], "nowhere does not exist"),
+    ):
+        done = call(*arguments)
+        assert done.returncode == 2, done.stderr
+        assert message in done.stderr
