@@ -292,6 +292,13 @@ class ImageStatistics(NamedTuple):
     std: np.ndarray
 
 
+class ImageLevels(NamedTuple):
+    """Smallest and largest over one camera's frames: their mean and deviation, pixels in [0, 1]."""
+
+    mean: tuple[float, float]
+    deviation: tuple[float, float]
+
+
 class Statistics(NamedTuple):
     """What the normaliser needs, over exactly the episodes trained on.
 
@@ -300,6 +307,7 @@ class Statistics(NamedTuple):
     images: by camera name, for policies trained with others than ImageNet's; None is ImageNet's.
     relative_actions: action dimensions that the network predicts as the difference from the state
         of the same name at the chunk's beginning; action measures those differences.
+    image_levels: by camera name, of a sample of frames, for the robot; None where not measured.
     """
 
     state: FieldStatistics
@@ -309,6 +317,7 @@ class Statistics(NamedTuple):
     environment_state: FieldStatistics | None = None
     images: Mapping[str, ImageStatistics] | None = None
     relative_actions: tuple[str, ...] = ()
+    image_levels: Mapping[str, ImageLevels] | None = None
 
     def scale(self, field: FieldStatistics) -> np.ndarray:
         """The divisor max(std, std_floor), float64, one value a dimension."""

@@ -79,6 +79,8 @@ class PolicyServer:
             "action_names": list(policy.schema.action_names),
             "policy": dict(identity),
             "observation_keys": self._keys.to_dict(),
+            # the ranges of the demonstrations, by which a robot's loop judges poses and commands
+            "statistics": getattr(policy, "metadata", {}).get("statistics", {}),
         }
         pixels = sum(3 * camera.height * camera.width for camera in policy.schema.cameras)
         if pixels > self.settings.largest_message:

@@ -13,6 +13,7 @@
       /action                       float32 (T, a)
       /base_action                  float32 (T, 2), mobile ALOHA only; follows the action
       /compress_len                 float32 (n, T), lengths of the JPEGs; not needed to read them
+      /operator                     bool (T,), ours: where a person acted during a policy's run
 
 Sources of the layout: act/record_sim_episodes.py, act/utils.py (tonyzhaozh/act) and
 compress_data.py, utils.py (MarkFzp/act-plus-plus).
@@ -228,6 +229,7 @@ def write_episode(
     settings: Mapping[str, Any] | None = None,
     vectors: Mapping[str, np.ndarray] | None = None,
     instruction: str = "",
+    operator: np.ndarray | None = None,
 ) -> None:
     """Write one episode so that the file is either whole or not there, whatever happens.
 
@@ -247,6 +249,7 @@ def write_episode(
         settings: how it was recorded, plain values for JSON; kept for the record.
         vectors: what else was observed, such as "effort": name -> (T, n).
         instruction: what the operator was told to do.
+        operator: bool (T,), the steps in which a person acted instead of a policy.
 
     Raises:
         UserError: the arrays do not fit the schema or are not finite, or the file cannot be
@@ -281,6 +284,8 @@ def write_episode(
                 f"images/{camera.name}", data=frames, chunks=(1, *frames.shape[1:])
             )
         hdf5["action"] = np.asarray(action, np.float32)
+        if operator is not None:
+            hdf5["operator"] = np.asarray(operator, bool)
     try:
         with atomic_file(path) as file:
             file.write(content.getbuffer())

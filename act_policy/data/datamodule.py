@@ -22,7 +22,11 @@ from act_policy.data.samples import Samples
 from act_policy.data.selection import check_episode_list
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
-from act_policy.types import Schema, Statistics
+from act_policy.image_levels import range_of_levels
+from act_policy.types import ImageLevels, Schema, Statistics
+
+LEVEL_FRAMES = 64
+"""Of each camera, from which brightness and contrast are measured."""
 
 
 class DemonstrationDataModule(LightningDataModule):
@@ -182,6 +186,17 @@ class DemonstrationDataModule(LightningDataModule):
     def samples_an_epoch(self) -> int:
         """How many training samples an epoch shows, over all processes."""
         return sum(self._mix.drawn) if self._mix else len(self.train_samples)
+
+    @cached_property
+    def image_levels(self) -> dict[str, ImageLevels]:
+        """Of each camera, over training frames evenly spread over all episodes."""
+        samples = self.train_samples
+        chosen = np.linspace(0, len(samples) - 1, min(LEVEL_FRAMES, len(samples)))
+        seen = [samples[int(index)].observation.images for index in chosen]
+        return {
+            camera: range_of_levels([images[camera][0].numpy() for images in seen])
+            for camera in self.schema.camera_names
+        }
 
     def prepare_data(self) -> None:
         """Decode encoded frames once, in one process only."""

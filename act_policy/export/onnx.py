@@ -4,7 +4,8 @@ inputs    observation.images.<camera>     uint8   (b, h, w, 3)
           observation.state               float32 (b, s)
           observation.environment_state   float32 (b, e), where the schema has one
 output    action                          float32 (b, k, a), physical units
-metadata  format_version, schema (JSON), chunk_length, demonstration_seeds (JSON), precision
+metadata  format_version, schema (JSON), chunk_length, demonstration_seeds (JSON), precision,
+          statistics (JSON)
 """
 
 import json
@@ -19,6 +20,7 @@ import torch
 from act_policy.control.onnx_policy import ONNX_FORMAT_VERSION
 from act_policy.export.folding import FoldedPolicy
 from act_policy.export.inputs import example_inputs, input_names
+from act_policy.model.checkpoint import statistics_to_dict
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import ACTION_KEY
 
@@ -48,6 +50,7 @@ def export_onnx(policy: ACTPolicy, path: Path) -> None:
             "schema": json.dumps(policy.schema.to_dict()),
             "chunk_length": str(policy.chunk_length),
             "demonstration_seeds": json.dumps(list(policy.demonstration_seeds)),
+            "statistics": json.dumps(statistics_to_dict(policy.statistics)),
             "precision": "fp32",
         }
     )

@@ -25,7 +25,7 @@ from act_policy.atomic import atomic_file
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
 from act_policy.model.weights_file import BUNDLE_WEIGHTS, WEIGHTS_FILES, find_weights, sha256_of
-from act_policy.types import FieldStatistics, ImageStatistics, Schema, Statistics
+from act_policy.types import FieldStatistics, ImageLevels, ImageStatistics, Schema, Statistics
 
 FORMAT_VERSION = 1
 CHECKPOINT_KEY = "act_policy"
@@ -71,6 +71,11 @@ def statistics_to_dict(statistics: Statistics) -> dict[str, Any]:
         described["images"] = {name: plain(image) for name, image in statistics.images.items()}
     if statistics.relative_actions:
         described["relative_actions"] = list(statistics.relative_actions)
+    if statistics.image_levels is not None:
+        described["image_levels"] = {
+            name: {what: list(bounds) for what, bounds in levels._asdict().items()}
+            for name, levels in statistics.image_levels.items()
+        }
     return described
 
 
@@ -83,7 +88,7 @@ def statistics_from_dict(plain: Mapping[str, Any]) -> Statistics:
     def field(name: str) -> FieldStatistics:
         return FieldStatistics(**arrays(plain[name]))
 
-    images = plain.get("images")
+    images, levels = plain.get("images"), plain.get("image_levels")
     try:
         return Statistics(
             state=field("state"),
@@ -95,8 +100,14 @@ def statistics_from_dict(plain: Mapping[str, Any]) -> Statistics:
             if images is None
             else {name: ImageStatistics(**arrays(image)) for name, image in images.items()},
             relative_actions=tuple(plain.get("relative_actions", ())),
+            image_levels=None
+            if levels is None
+            else {
+                name: ImageLevels(**{what: (low, high) for what, (low, high) in measured.items()})
+                for name, measured in levels.items()
+            },
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"statistics: {error}") from None
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from act_policy.errors import UserError
 from act_policy.model.act import ACT
-from act_policy.model.checkpoint import SavedPolicy, read_policy, write_bundle
+from act_policy.model.checkpoint import SavedPolicy, read_policy, statistics_to_dict, write_bundle
 from act_policy.model.config import ACTConfig
 from act_policy.model.normalizer import Normalizer
 from act_policy.types import Observation, Schema, Statistics
@@ -49,6 +49,11 @@ class ACTPolicy(nn.Module):
     def chunk_length(self) -> int:
         """The k of (k, a)."""
         return self.config.chunk_length
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What a robot's loop asks for besides the schema, as an ONNX file's metadata has it."""
+        return {"statistics": statistics_to_dict(self.statistics)}
 
     def forward(self, observation: Observation[Tensor]) -> Float[Tensor, "b k a"]:
         """Predict the next k actions in physical units from a batch of raw observations."""

@@ -84,6 +84,12 @@ class PolicyTraining(lightning.LightningModule):
 
     # -- one step ------------------------------------------------------------------------------
 
+    def on_fit_start(self) -> None:
+        """Let the policy carry what its images were like: a robot compares its own with them."""
+        levels = self.trainer.datamodule.image_levels  # type: ignore[attr-defined]
+        for policy in (self.policy, self.best_policy):
+            policy.statistics = policy.statistics._replace(image_levels=levels)
+
     def on_train_start(self) -> None:
         """Start the clock; the averaged copy is never in training mode."""
         self._clock = time.monotonic() - 60 * self.minutes

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from act_policy.control.demonstrated import demonstrated
 from act_policy.control.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
 from act_policy.export import export as export_module
@@ -192,6 +193,9 @@ def test_onnx_names_types_and_metadata(exported: Path, policy: ACTPolicy) -> Non
     assert onnx.schema == policy.schema
     assert onnx.chunk_length == 4
     assert onnx.metadata["format_version"] == "1"
+    shown = demonstrated(policy.schema, onnx.metadata)
+    np.testing.assert_array_equal(shown.action_low, policy.statistics.action.min)
+    np.testing.assert_array_equal(shown.state_high, policy.statistics.state.max)
 
 
 def test_cameras_are_bound_by_name(exported: Path, policy: ACTPolicy) -> None:

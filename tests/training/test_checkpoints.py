@@ -8,7 +8,9 @@ import pytest
 import torch
 from training_help import Run, run_training
 
+from act_policy.control.demonstrated import demonstrated
 from act_policy.errors import UserError
+from act_policy.model.policy import ACTPolicy
 from act_policy.training import checkpoints
 from act_policy.training.checkpoints import AtomicCheckpointIO
 
@@ -92,3 +94,17 @@ def test_a_link_that_a_killed_run_left_is_removed(
     assert len(list(source.parent.iterdir())) == 2
     AtomicCheckpointIO().save_checkpoint({"step": 2}, source)
     assert [p.name for p in source.parent.iterdir()] == ["best.ckpt"]
+
+
+def test_the_policy_carries_what_its_images_were_like(demonstrations: Path, tmp_path: Path) -> None:
+    run = run_training(demonstrations, tmp_path, max_steps=2, stop_at=None)
+    policy = ACTPolicy.load(run.checkpoints / "last.ckpt")
+    levels = policy.statistics.image_levels
+    assert levels is not None
+    assert set(levels) == {"front", "wrist"}
+    for low, high in (levels["front"].mean, levels["wrist"].deviation):
+        assert 0 < low < high < 1
+    assert levels["front"].mean == pytest.approx((0.5, 0.5), abs=0.05)  # random pixels
+    assert demonstrated(policy.schema, policy.metadata).images == levels  # so the robot sees it
+    policy.save(tmp_path / "bundle")
+    assert ACTPolicy.load(tmp_path / "bundle").statistics.image_levels == levels

@@ -1,0 +1,175 @@
+"""Commands on a robot: `python -m act_policy.control check | shadow | run`. No torch, no Hydra."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from act_policy.control.asynchronous import max_action_age
+from act_policy.control.check import check
+from act_policy.control.deployment import Deployment, deployed, operator_device
+from act_policy.control.events import Event, EventLog
+from act_policy.control.loop import ControlLoop, run
+from act_policy.control.operator_input import OperatorInput
+from act_policy.control.recording import EpisodeRecorder
+from act_policy.control.robot import load_hook
+from act_policy.control.safety import Supervisor
+from act_policy.control.shadow import shadow
+from act_policy.errors import UserError
+
+KEYS = "enter: go, space or any other key: stop, t: take over, q: end"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return 0, 1 if a run ended in a fault, 2 for what the user can mend."""
+    options = _parser().parse_args(arguments)
+    try:
+        with deployed(options.policy, options.robot, options.settings) as deployment:
+            code: int = options.command(deployment, options)
+            return code
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _check(deployment: Deployment, options: argparse.Namespace) -> int:
+    return 2 if _checked(deployment, options.seconds or 2.0) else 0
+
+
+def _checked(deployment: Deployment, seconds: float) -> list[str]:
+    """Check, print, and return the problems."""
+    checked = check(deployment, seconds)
+    print("\n".join(checked.lines))
+    for problem in checked.problems:
+        print(f"problem   {problem}")
+    print("nothing was sent; " + ("not ready" if checked.problems else "ready"), flush=True)
+    return checked.problems
+
+
+def _shadow(deployment: Deployment, options: argparse.Namespace) -> int:
+    operator = OperatorInput()
+    path = Path(options.log or "shadow.jsonl")
+    try:
+        log = path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"log {path}: cannot be written ({error.strerror})") from None
+    with log, operator_device(options.operator) as device, operator.listening():
+        print("shadow: nothing is sent; q ends", flush=True)
+        report = shadow(deployment, operator, log, options.seconds, device)
+    against = "the operator's device" if options.operator else "where the arm was a step later"
+    print(f"{report.steps} steps compared with {against}, logged in {path}; mean distance:")
+    for i, name in enumerate(deployment.space.names):
+        print(f"  {name}: {report.difference[i]:.4g} {deployment.space.units[i]}")
+    for reason, count in report.faults.items():
+        print(f"would have been a fault in {count} steps: {reason}")
+    return 0
+
+
+def _run(deployment: Deployment, options: argparse.Namespace) -> int:
+    settings, schema = deployment.settings, deployment.contract.schema
+    rate = settings.timing.motor_rate or schema.rate
+    if problems := _checked(deployment, 1.0):
+        raise UserError(f"not started: {problems[0]}")
+    with ExitStack() as stack:
+        log = None
+        if options.log:
+            try:
+                log = stack.enter_context(Path(options.log).open("w", encoding="utf-8"))
+            except OSError as error:
+                raise UserError(f"log {options.log}: {error.strerror}") from None
+
+        def tell(event: Event) -> None:
+            print(f"{event.kind}: {event.detail}", flush=True)
+            if log is not None:
+                log.write(event.to_json() + "\n")
+
+        events = EventLog(tell)
+        release, robot = None, deployment.robot
+        if options.release:
+            hook = load_hook(options.release, "release")
+            release = lambda: hook(robot)  # noqa: E731
+        recorder = None
+        if options.record:
+            if rate < schema.rate:
+                raise UserError(
+                    f"record: timing.motor_rate={rate} is below the policy's {schema.rate}, so the "
+                    "run has not the steps of a demonstration; leave record or motor_rate out"
+                )
+            recorder = EpisodeRecorder(
+                options.record, schema, {"policy": options.policy, "robot": options.robot}
+            )
+        supervisor = Supervisor(
+            deployment.space,
+            settings.safety,
+            events,
+            1 / rate,
+            max_action_age(deployment.inference, settings),
+            release,
+        )
+        operator = OperatorInput(load_hook(options.stop, "stop") if options.stop else None)
+        device = stack.enter_context(operator_device(options.operator))
+        loop = ControlLoop(
+            robot,
+            deployment.contract,
+            deployment.executor(),
+            supervisor,
+            deployment.watch(),
+            deployment.shown,
+            settings,
+            events,
+            recorder,
+            device,
+        )
+        with operator.listening():
+            print(f"ready; {KEYS}", flush=True)
+            run(loop, operator, options.seconds)
+        print(f"ended by {operator.ended or 'the time limit'}; {loop.deadlines.punctuality()}")
+        for kind, count in sorted(events.counts.items()):
+            print(f"  {kind}: {count}")
+        if recorder is not None:
+            for path in recorder.write():
+                print(f"recorded {path}")
+        ended_well = supervisor.reason in ("", "the run ended")
+        if not ended_well:
+            print(f"ended while holding: {supervisor.reason}", file=sys.stderr)
+        return 0 if ended_well else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m act_policy.control", description="Run a policy on a robot: docs/robot.md."
+    )
+    commands = parser.add_subparsers(required=True, metavar="check | shadow | run")
+    for name, command, sentence in (
+        ("check", _check, "look at robot and policy together; nothing moves"),
+        ("shadow", _shadow, "predict beside an operator and log both; nothing is sent"),
+        ("run", _run, f"let the policy move the arm ({KEYS})"),
+    ):
+        sub = commands.add_parser(name, help=sentence, description=sentence)
+        sub.set_defaults(command=command)
+        sub.add_argument("--policy", required=True, help="FILE.onnx or ws://HOST:PORT")
+        sub.add_argument(
+            "--robot",
+            required=True,
+            help="MODULE:FUNCTION that takes the policy's schema and returns a robot, one of "
+            "LeRobot's too; or `simulated`",
+        )
+        sub.add_argument("--settings", help="limits, names and timing, a .toml or .json file")
+        sub.add_argument("--seconds", type=float, help="end after so many")
+        if name != "check":
+            sub.add_argument("--operator", help="MODULE:FUNCTION of the device to take over with")
+            sub.add_argument("--log", help="file for a line of JSON a step (shadow) or event (run)")
+        if name == "run":
+            sub.add_argument("--record", help="folder to keep the run in as demonstrations")
+            sub.add_argument("--stop", help="MODULE:FUNCTION, asked at every tick; True stops")
+            sub.add_argument(
+                "--release", help="MODULE:FUNCTION of the robot, called after safety.hold_time"
+            )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""What each dimension of the action is, and within which limits a command may move it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from act_policy.control.demonstrated import Demonstrated
+from act_policy.control.settings import JointSettings, Kind, RobotSettings
+from act_policy.errors import UserError
+from act_policy.types import Schema
+
+# What the demonstrations' ranges stand in for where the owner's file says nothing. They tell what
+# was done, not what is safe: weaker than real limits, and reported as such.
+LIMIT_MARGIN = 0.05  # of the range, on either side
+RANGES_A_SECOND = 2.0
+STEP_OF_RANGE = 0.5
+APPROACH_RANGES_A_SECOND = 0.1
+SMALLEST_RANGE = 1e-2  # a joint that never moved still gets a limit that noise does not touch
+
+
+@dataclass(frozen=True)
+class ActionSpace:
+    """One value a dimension of the action; arrays are (a,), infinite where there is no limit.
+
+    measured: index into the state, -1 where nothing measures the dimension.
+    wrap_low, period: of angles that wrap; period is infinite for all others.
+    park: where a hold goes; NaN where it stays.
+    sources: for each dimension, what its limits rest on.
+    """
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    measured: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    max_speed: np.ndarray
+    max_step: np.ndarray
+    approach_speed: np.ndarray
+    start_distance: np.ndarray
+    wrap_low: np.ndarray
+    period: np.ndarray
+    park: np.ndarray
+    sources: tuple[str, ...]
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Bool (a,): a command is a place to go to; elsewhere it is a motion, and 0 is rest."""
+        return np.array([kind in ("position", "switch") for kind in self.kinds])
+
+    @property
+    def jumps(self) -> np.ndarray:
+        """Bool (a,): never blended or interpolated, for a mean of two values means neither."""
+        switches = np.array([kind == "switch" for kind in self.kinds])
+        return np.asarray(switches | np.isfinite(self.period))
+
+    def difference(self, target: np.ndarray, origin: np.ndarray) -> np.ndarray:
+        """From origin to target (a,), the short way round where an angle wraps."""
+        change = target - origin
+        wraps = np.isfinite(self.period)
+        half = self.period[wraps] / 2
+        change[wraps] = (change[wraps] + half) % self.period[wraps] - half
+        return np.asarray(change)
+
+    def wrapped(self, command: np.ndarray) -> np.ndarray:
+        """The same command with each wrapping angle inside its interval."""
+        command, wraps = command.copy(), np.isfinite(self.period)
+        low, period = self.wrap_low[wraps], self.period[wraps]
+        command[wraps] = (command[wraps] - low) % period + low
+        return command
+
+    def measure(self, state: np.ndarray) -> np.ndarray:
+        """The measured position of every dimension (a,); NaN where nothing measures it."""
+        values = np.append(np.asarray(state, np.float64), np.nan)
+        return np.where(self.positions, values[self.measured], np.nan)
+
+
+def action_space(schema: Schema, shown: Demonstrated, settings: RobotSettings) -> ActionSpace:
+    """Put together what the owner's file says and, where it is silent, the demonstrations.
+
+    Raises:
+        UserError: a dimension has no limits, a position has nothing that measures it, or the file
+            names a dimension that the policy does not have.
+    """
+    if unknown := sorted(set(settings.joints) - set(schema.action_names)):
+        raise UserError(
+            f"settings: joints {', '.join(unknown)} are none of the policy's actions, "
+            f"{', '.join(schema.action_names)}"
+        )
+    rate = settings.timing.motor_rate
+    dimensions = [
+        _dimension(schema, i, shown, settings.joints.get(name, JointSettings()), settings)
+        for i, name in enumerate(schema.action_names)
+    ]
+    stepwise = [d["name"] for d in dimensions if d["kind"] == "displacement"]
+    if stepwise and rate is not None and rate != schema.rate:
+        raise UserError(
+            f"timing.motor_rate={rate}: {', '.join(stepwise)} move by an amount per step of the "
+            f"policy, {schema.rate} a second; leave motor_rate out"
+        )
+
+    def array(field: str) -> np.ndarray:
+        return np.array([d[field] for d in dimensions], np.float64)
+
+    return ActionSpace(
+        names=schema.action_names,
+        units=schema.action_units,
+        kinds=tuple(d["kind"] for d in dimensions),
+        measured=np.array([d["measured"] for d in dimensions]),
+        sources=tuple(d["source"] for d in dimensions),
+        **{
+            field: array(field)
+            for field in (
+                *("low", "high", "max_speed", "max_step", "approach_speed", "start_distance"),
+                *("wrap_low", "period", "park"),
+            )
+        },
+    )
+
+
+def _dimension(
+    schema: Schema, index: int, shown: Demonstrated, joint: JointSettings, settings: RobotSettings
+) -> dict[str, Any]:
+    """One dimension's fields of ActionSpace."""
+    name, unit = schema.action_names[index], schema.action_units[index]
+    kind = joint.kind or _kind_of(name, unit)
+    position = kind in ("position", "switch")
+    measured = joint.measured or name
+    if measured in schema.state_names:
+        place = schema.state_names.index(measured)
+    elif joint.measured is not None or kind == "position":
+        raise UserError(
+            f"settings: action {name} is a {kind}, but the policy's state has no {measured} to "
+            f"measure it (found {', '.join(schema.state_names)}); name it by "
+            f'joints."{name}".measured, or say what {name} is by joints."{name}".kind'
+        )
+    else:
+        place = -1
+
+    low, high = float(shown.action_low[index]), float(shown.action_high[index])
+    spread = max(high - low, SMALLEST_RANGE)  # NaN where the demonstrations are not known
+    wraps = joint.wraps
+    low, high = low - LIMIT_MARGIN * spread, high + LIMIT_MARGIN * spread
+    if wraps is not None:  # the range of an angle that wraps says nothing
+        low, high, spread = -np.inf, np.inf, wraps[1] - wraps[0]
+    if not position:  # a motion is held at 0, whatever was demonstrated (NaN stays NaN)
+        low, high = float(np.minimum(low, 0.0)), float(np.maximum(high, 0.0))
+    low = low if joint.low is None else joint.low
+    high = high if joint.high is None else joint.high
+    if not position and (low > 0 or high < 0):
+        raise UserError(
+            f'settings: joints."{name}" is a {kind} from {low} to {high} {unit}; the range must '
+            "contain 0, at which a fault holds it"
+        )
+    if not low < high:
+        raise UserError(
+            f"settings: action {name} has no limits: the policy does not say the demonstrations' "
+            f'range; give joints."{name}".low and .high in {unit}'
+        )
+    if not np.isfinite(spread):
+        spread = high - low
+    slow = spread * APPROACH_RANGES_A_SECOND
+    derived_speed = RANGES_A_SECOND * spread if kind == "position" else np.inf
+    derived_step = STEP_OF_RANGE * spread if kind == "position" else np.inf
+    given = [f for f in ("low", "high", "max_speed", "max_step") if getattr(joint, f) is not None]
+    return {
+        "name": name,
+        "kind": kind,
+        "measured": place if position else -1,
+        "low": low,
+        "high": high,
+        "max_speed": joint.max_speed or derived_speed,
+        "max_step": joint.max_step or derived_step,
+        "approach_speed": joint.approach_speed or slow,
+        "start_distance": settings.safety.start_distance * spread,
+        "wrap_low": wraps[0] if wraps else 0.0,
+        "period": wraps[1] - wraps[0] if wraps else np.inf,
+        "park": np.nan if joint.park is None else joint.park,
+        "source": "demonstrations" if not given else f"file ({', '.join(given)})",
+    }
+
+
+def _kind_of(name: str, unit: str) -> Kind:
+    if unit.endswith("/s"):
+        return "velocity"
+    return "switch" if "gripper" in name.lower() else "position"

@@ -1,0 +1,273 @@
+"""The loop on the robot: look, ask, supervise, send; once a tick, at the moment it is given."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from act_policy.control.asynchronous import PolicyError, Proposal
+from act_policy.control.camera_watch import CameraWatch
+from act_policy.control.contract import Contract
+from act_policy.control.deadlines import Deadlines
+from act_policy.control.demonstrated import Demonstrated
+from act_policy.control.events import EventLog
+from act_policy.control.executor import ChunkExecutor
+from act_policy.control.operator_input import OperatorInput
+from act_policy.control.recording import EpisodeRecorder
+from act_policy.control.robot import Robot
+from act_policy.control.safety import Mode, Supervisor, pose_outside
+from act_policy.control.settings import RobotSettings
+from act_policy.errors import UserError
+from act_policy.types import Observation
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Proposes actions: `AsynchronousExecutor` on a robot, `LockStep` where the world waits."""
+
+    def reset(self) -> None:
+        """Forget all chunks."""
+
+    def observe(self, observation: Observation[np.ndarray], captured: float, now: float) -> None:
+        """Show what the robot sees, at the policy's rate."""
+
+    def action(self, now: float) -> Proposal | None:
+        """The action for this moment; raises PolicyError."""
+
+
+class LockStep:
+    """The evaluation's executor for a simulated world that waits until the policy has answered."""
+
+    def __init__(self, executor: ChunkExecutor):
+        self._executor = executor
+        self._action: np.ndarray | None = None
+
+    def reset(self) -> None:
+        """Forget the chunk."""
+        self._executor.reset()
+        self._action = None
+
+    def observe(self, observation: Observation[np.ndarray], captured: float, now: float) -> None:
+        """Choose the action of this step."""
+        try:
+            self._action = self._executor.select_action(observation)
+        except UserError as error:
+            raise PolicyError(str(error)) from None
+
+    def action(self, now: float) -> Proposal | None:
+        """The action of this step, once; it has no age, since the world waited."""
+        action, self._action = self._action, None
+        return None if action is None else Proposal(action, 0.0)
+
+
+@runtime_checkable
+class OperatorDevice(Protocol):
+    """With which a person takes over: any of LeRobot's teleoperators is one."""
+
+    def get_action(self) -> Mapping[str, Any]:
+        """A command under the robot's names."""
+
+
+class ControlLoop:
+    """One robot, one policy, and what stands between them.
+
+    Args:
+        robot: connected.
+        contract: binds names.
+        executor: proposes actions.
+        supervisor: lets them pass, or not.
+        watch: looks at the images.
+        shown: what the demonstrations looked like.
+        settings: of the robot.
+        events: told what happens.
+        recorder: keeps the run; None does not.
+        device: with which the operator takes over; None cannot.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        contract: Contract,
+        executor: Executor,
+        supervisor: Supervisor,
+        watch: CameraWatch,
+        shown: Demonstrated,
+        settings: RobotSettings,
+        events: EventLog,
+        recorder: EpisodeRecorder | None = None,
+        device: OperatorDevice | None = None,
+    ):
+        self.robot, self.supervisor, self.events = robot, supervisor, events
+        self._contract, self._executor, self._watch = contract, executor, watch
+        self._shown, self._settings = shown, settings
+        self._recorder, self._device = recorder, device
+        schema = contract.schema
+        self.period = 1 / (settings.timing.motor_rate or schema.rate)
+        self._step = 1 / schema.rate
+        self._next_look, self._then = -np.inf, np.inf
+        self._state = np.full(schema.state_size, np.nan)
+        self._obstacle = ""  # why the arm may not be started now
+        self._operator_acts = self._moved = False
+        self.deadlines = Deadlines(self.period)
+
+    def tick(self, now: float, operator: OperatorInput) -> None:
+        """One turn."""
+        supervisor = self.supervisor
+        late, longest = now - self._then - self.period, self._settings.safety.max_tick_time
+        self._then = now
+        if late > longest:
+            supervisor.fault(
+                now, "late tick", f"this turn is {late:.2f} s late; max_tick_time is {longest} s"
+            )
+        observation = self._look(now)
+        # asked after the robot's own calls, which may have taken a while
+        if source := operator.stop_requested():
+            supervisor.stop(now, source)
+        if operator.go_requested() and supervisor.mode in (Mode.WAITING, Mode.HOLDING):
+            self._start(now)
+        if operator.handover_requested() and self._device is not None:
+            self._operator_acts = not self._operator_acts
+            supervisor.hand_over(now, "operator" if self._operator_acts else "policy")
+        if supervisor.replan:
+            self._executor.reset()
+            supervisor.replan = False
+
+        proposal = self._propose(observation, now)
+        position = supervisor.space.measure(self._state)
+        command = supervisor.command(now, proposal, position)
+        if command is not None:
+            self._send(now, command)
+        self._record(observation, command, now)
+
+    def hold(self, now: float) -> None:
+        """Send one last hold, if anything was sent before: the run ends."""
+        self.supervisor.fault(now, "end", "the run ended")
+        position = self.supervisor.space.measure(self._state)
+        command = self.supervisor.command(now, None, position)
+        if command is not None:
+            self._send(now, command)
+
+    def _look(self, now: float) -> Observation[np.ndarray] | None:
+        """The policy's observation where one is due; a fault where it cannot be had."""
+        if now < self._next_look - self.period / 2:
+            return None
+        in_time = now - self._next_look < self._step
+        self._next_look = (self._next_look if in_time else now) + self._step
+        try:
+            reading = self.robot.get_observation()
+            observation = self._contract.observation(reading, look=self._watch.looks)
+        except UserError as error:
+            self._blind(now, "observation", str(error))
+            return None
+        except Exception as error:  # of the robot's driver, which may raise anything
+            self._blind(now, "robot", f"the robot's observation failed: {error!r}")
+            return None
+        limit = self._settings.safety.max_tick_time + self._step
+        if abs(now - reading.captured) > limit:
+            self._blind(
+                now,
+                "observation",
+                f"the robot says that it was taken {now - reading.captured:.2f} s ago; expected "
+                f"less than {limit:.2f} s, and the loop's clock (time.monotonic)",
+            )
+            return None
+        self._state, self._captured = observation.state, reading.captured
+        if self._watch.looks and (reason := self._watch.fault(observation.images, now)):
+            self._blind(now, "camera", reason)
+            return None
+        outside = pose_outside(
+            self._contract.schema, self._shown, self._state, self._settings.safety.start_outside
+        )
+        self._obstacle = "; ".join(outside)
+        return observation
+
+    def _blind(self, now: float, kind: str, reason: str) -> None:
+        """No observation to act on: a fault if the arm moves, an obstacle to its start else."""
+        self.supervisor.fault(now, kind, reason)
+        self._obstacle = reason
+
+    def _start(self, now: float) -> None:
+        if self._obstacle:
+            self.events.add(now, "start refused", self._obstacle)
+        else:
+            self.supervisor.start(now)
+
+    def _propose(self, observation: Observation[np.ndarray] | None, now: float) -> Proposal | None:
+        if not self.supervisor.wants_policy:
+            return None
+        if self._operator_acts and self._device is not None:
+            try:
+                return Proposal(self._contract.action(self._device.get_action()), 0.0)
+            except Exception as error:
+                self.supervisor.fault(now, "operator's device", str(error))
+                return None
+        try:
+            if observation is not None:
+                self._executor.observe(observation, self._captured, now)
+            return self._executor.action(now)
+        except PolicyError as error:
+            self.supervisor.fault(now, "policy", str(error))
+        except UserError as error:  # an image that nobody had looked at
+            self._blind(now, "observation", str(error))
+        return None
+
+    def _send(self, now: float, command: np.ndarray) -> None:
+        named = self._contract.command(command)
+        try:
+            sent = self.robot.send_action(named) or {}
+        except Exception as error:  # of the robot's driver; a hold is tried again at every tick
+            reason = f"the robot did not take a command: {error!r}"
+            self.supervisor.fault(now, "robot", reason)
+            self.events.during(now, {"command failed": reason})
+            return
+        changed = {
+            f"driver limit: {name}": f"{value:.4g} became {float(sent[name]):.4g}"
+            for name, value in named.items()
+            if name in sent and abs(float(sent[name]) - value) > 1e-3 * (1 + abs(value))
+        }
+        self.events.during(now, changed)
+
+    def _record(
+        self, observation: Observation[np.ndarray] | None, command: np.ndarray | None, now: float
+    ) -> None:
+        if (recorder := self._recorder) is None:
+            return
+        if not self.supervisor.moving:
+            recorder.end_episode()
+            self._moved = False
+            return
+        self._moved |= self.supervisor.mode is Mode.RUNNING  # the first approach is no part of it
+        if self._moved and observation is not None and command is not None:
+            was_full = recorder.full
+            recorder.add(observation, command, self._operator_acts)
+            if recorder.full and not was_full:
+                self.events.add(now, "recording", "memory is full: the rest is not recorded")
+
+
+def run(
+    loop: ControlLoop,
+    operator: OperatorInput,
+    seconds: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Tick in real time until the operator ends it, the time is over, or the arm is released.
+
+    However it ends, the arm is sent a last hold; the robot is connected before and after.
+    """
+    begun = due = clock()
+    try:
+        while not operator.ended and loop.supervisor.mode is not Mode.RELEASED:
+            now = clock()
+            if seconds is not None and now - begun >= seconds:
+                break
+            loop.tick(now, operator)
+            done = clock()
+            loop.deadlines.add(due, done)
+            due += loop.period
+            if done > due:
+                due = done  # ticks that are lost are not made up for: that would be a jerk
+            sleep(max(0.0, due - clock()))
+    finally:
+        loop.hold(clock())

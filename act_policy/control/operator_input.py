@@ -1,0 +1,115 @@
+"""How a person stops the arm and lets it go on: keys, a pedal, a signal, a hook. Stop always wins.
+
+    space, or any other key     stop: hold, until
+    enter                       go: at the start, and again after a stop or a fault
+    t                           take over with the operator's device, and hand back
+    q                           end the run
+
+A pedal is a keyboard to the computer: set it to send a space. SIGINT (Ctrl-C), SIGTERM and SIGHUP
+(the terminal is gone) end the run, a second one also where something hangs, and SIGUSR1 stops like
+the space bar.
+"""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import IO
+
+
+class OperatorInput:
+    """Collects what the operator wants until the loop asks.
+
+    Args:
+        stop_hook: the owner's stop input, asked at every tick; True stops.
+    """
+
+    def __init__(self, stop_hook: Callable[[], bool] | None = None):
+        self._stop_hook = stop_hook
+        self._stopped = ""
+        self._go = self._take_over = False
+        self.ended = ""  # by what the run is to end
+
+    def stop_requested(self) -> str:
+        """Whence a stop came since the last call; "" if none did."""
+        try:
+            if self._stop_hook is not None and self._stop_hook():
+                self._stopped = "stop hook"
+        except Exception as error:  # a pedal that cannot be read may well be pressed
+            self._stopped = f"the stop hook failed: {error!r}"
+        stopped, self._stopped = self._stopped, ""
+        if stopped:
+            self._go = False  # a stop also withdraws a start that nobody has seen yet
+        return stopped
+
+    def go_requested(self) -> bool:
+        """Whether the operator lets the arm move, once."""
+        go, self._go = self._go, False
+        return go
+
+    def handover_requested(self) -> bool:
+        """Whether the operator takes over or hands back, once."""
+        take_over, self._take_over = self._take_over, False
+        return take_over
+
+    def key(self, character: str) -> None:
+        """A key was pressed."""
+        if character in ("\n", "\r"):
+            self._go = True
+        elif character == "t":
+            self._take_over = True
+        elif character == "q":
+            self.ended = "key q"
+        else:
+            self._stopped = "key"
+
+    def stop(self, source: str) -> None:
+        """Stop, from anywhere."""
+        self._stopped = source
+
+    @contextmanager
+    def listening(self, stream: IO[str] | None = None) -> Iterator[None]:
+        """Listen to signals and to the keyboard, `stream` or the standard input."""
+        before = {
+            number: signal.signal(number, self._signal)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+        }
+        try:
+            with _unbuffered(stream or sys.stdin) as keys:
+                threading.Thread(target=self._read, args=(keys,), daemon=True).start()
+                yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _signal(self, number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        if number == signal.SIGUSR1:
+            self.stop(name)
+        elif self.ended:
+            raise KeyboardInterrupt(f"a second {name}")  # something hangs: get out of it
+        else:
+            self.ended = name
+
+    def _read(self, keys: IO[str]) -> None:
+        while character := keys.read(1):  # "" at the end of a file that is no keyboard
+            self.key(character)
+
+
+@contextmanager
+def _unbuffered(stream: IO[str]) -> Iterator[IO[str]]:
+    """Let a terminal pass on each key at once; anything else is read as it comes."""
+    if not stream.isatty():
+        yield stream
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(stream)
+    tty.setcbreak(stream)
+    try:
+        yield stream
+    finally:
+        termios.tcsetattr(stream, termios.TCSADRAIN, before)

@@ -1,0 +1,87 @@
+"""An arm without hardware, in real time and with numpy only: to try settings, hooks and stops.
+
+It is no physics: joints follow their commands with a lag, images show the joints as bars, a little
+noise on both. It says nothing about whether a policy can do its task.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from act_policy.control.action_space import ActionSpace
+from act_policy.control.demonstrated import Demonstrated
+from act_policy.control.robot import Reading
+from act_policy.types import Schema
+
+
+class SimulatedArm:
+    """A Robot with exactly the cameras and joints of a policy's schema.
+
+    Args:
+        schema: of the policy.
+        space: says which actions are positions, and which joint measures each.
+        pose: (s,) at which the arm rests at first.
+        lag: seconds in which a joint covers 63% of the way to its command.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        space: ActionSpace,
+        pose: np.ndarray,
+        lag: float = 0.05,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._schema, self._space, self._lag, self._clock = schema, space, lag, clock
+        self._pose = np.array(pose, np.float64)
+        self._command = np.full(schema.action_size, np.nan)
+        self._then = clock()
+        self._random = np.random.default_rng(0)
+        self.action_names = schema.action_names
+
+    def connect(self) -> None:
+        """Nothing to do."""
+
+    def get_observation(self) -> Reading:
+        """Joints as they are now, and images of them."""
+        now = self._advance()
+        joints = dict(zip(self._schema.state_names, map(float, self._pose), strict=True))
+        images = {
+            camera.name: self._image(camera.height, camera.width) for camera in self._schema.cameras
+        }
+        return Reading(now, images, joints)
+
+    def send_action(self, action: Mapping[str, float]) -> None:
+        """Follow this command from now on."""
+        self._advance()
+        self._command = np.array([action[name] for name in self.action_names], np.float64)
+
+    def disconnect(self) -> None:
+        """Nothing to do."""
+
+    def _advance(self) -> float:
+        """Let the joints move up to the present moment."""
+        now = self._clock()
+        seconds, self._then = now - self._then, now
+        for i in np.flatnonzero(self._space.measured >= 0):
+            if np.isfinite(target := self._command[i]):
+                joint = self._space.measured[i]
+                self._pose[joint] += (target - self._pose[joint]) * -np.expm1(-seconds / self._lag)
+        return now
+
+    def _image(self, height: int, width: int) -> np.ndarray:
+        """Grey with one bar a joint, and the noise that every real sensor has."""
+        image = self._random.integers(96, 128, (height, width, 3), dtype=np.uint8)
+        for i, value in enumerate(self._pose):
+            column = int((i + 0.5) / len(self._pose) * width)
+            row = int((0.5 + 0.4 * np.tanh(value)) * height)
+            image[row:, column] = 200
+        return image
+
+
+def resting_pose(schema: Schema, shown: Demonstrated) -> np.ndarray:
+    """The middle of what was demonstrated (s,); 0 where it is not known."""
+    middle: np.ndarray = np.nan_to_num((shown.state_low + shown.state_high) / 2)
+    return middle

@@ -1,0 +1,179 @@
+"""Simulated episodes through the whole loop of a robot, beside the same ones in process.
+
+    python -m act_policy.evaluation.control_loop --policy FILE.onnx --episodes 20 --seed 1000
+    python -m act_policy.evaluation.control_loop --policy ws://HOST:PORT --episodes 20 --real-time
+
+In lock step the world waits for the policy, and every episode must come out the same to the last
+action. In real time the policy has a process of its own and the world waits for nobody.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from act_policy.control.action_space import action_space
+from act_policy.control.asynchronous import AsynchronousExecutor, Inference, max_action_age
+from act_policy.control.camera_watch import CameraWatch
+from act_policy.control.contract import Contract
+from act_policy.control.deadlines import Punctuality
+from act_policy.control.demonstrated import demonstrated
+from act_policy.control.events import EventLog
+from act_policy.control.executor import ChunkExecutor
+from act_policy.control.inference_process import InferenceProcess, open_policy
+from act_policy.control.loop import ControlLoop, Executor, LockStep
+from act_policy.control.operator_input import OperatorInput
+from act_policy.control.safety import Mode, Supervisor
+from act_policy.control.settings import RobotSettings, TimingSettings
+from act_policy.errors import UserError
+from act_policy.evaluation.rollouts import (
+    Environment,
+    EpisodeResult,
+    build_environment,
+    run_episode,
+)
+from act_policy.sim.simulated_robot import SimulatedRobot, simulated_settings
+
+
+def episode_in_lock_step(
+    environment: Environment, executor: ChunkExecutor, seed: int
+) -> EpisodeResult:
+    """Run one episode as `rollouts.run_episode` does, but through contract, safety and loop.
+
+    Raises:
+        UserError: the loop held the arm; the message is its reason.
+    """
+    executor.reset()
+    now = 0.0
+    robot = SimulatedRobot(environment, seed, lock_step=True, clock=lambda: now)
+    loop = _loop(robot, LockStep(executor), simulated_settings(robot.schema), np.inf)
+    operator = OperatorInput()
+    robot.connect()
+    operator.key("\n")
+    while not robot.ended:
+        loop.tick(now, operator)
+        _check(loop)
+        now += loop.period
+    return _result(robot, seed)
+
+
+def episode_in_real_time(
+    environment: Environment, inference: Inference, seed: int, settings: RobotSettings
+) -> tuple[EpisodeResult, Punctuality]:
+    """Run one episode against the clock on the wall; the policy answers when it can.
+
+    Raises:
+        UserError: the loop held the arm; the message is its reason.
+    """
+    robot = SimulatedRobot(environment, seed)
+    space = action_space(robot.schema, demonstrated(robot.schema, {}), settings)
+    executor = AsynchronousExecutor(inference, space, settings)
+    loop = _loop(robot, executor, settings, max_action_age(inference, settings))
+    operator = OperatorInput()
+    robot.connect()
+    operator.key("\n")
+    due = time.monotonic()
+    while not robot.ended:
+        loop.tick(time.monotonic(), operator)
+        _check(loop)
+        loop.deadlines.add(due, time.monotonic())
+        due = max(due + loop.period, time.monotonic())
+        time.sleep(max(0.0, due - time.monotonic()))
+    return _result(robot, seed), loop.deadlines.punctuality()
+
+
+def _loop(
+    robot: SimulatedRobot, executor: Executor, settings: RobotSettings, max_age: float
+) -> ControlLoop:
+    schema = robot.schema
+    shown = demonstrated(schema, {})
+    space, events = action_space(schema, shown, settings), EventLog()
+    return ControlLoop(
+        robot,
+        Contract(schema, settings),
+        executor,
+        Supervisor(space, settings.safety, events, 1 / schema.rate, max_age),
+        CameraWatch(shown, settings.safety),
+        shown,
+        settings,
+        events,
+    )
+
+
+def _check(loop: ControlLoop) -> None:
+    if loop.supervisor.mode is Mode.WAITING:
+        raise UserError(f"the loop did not start: {loop.events.events[-1].detail}")
+    if loop.supervisor.mode is Mode.HOLDING:
+        raise UserError(loop.supervisor.reason)
+
+
+def _result(robot: SimulatedRobot, seed: int) -> EpisodeResult:
+    return EpisodeResult(seed, robot.success, len(robot.actions), np.stack(robot.actions))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare the loop with the evaluation in process; 1 if lock step differs anywhere."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _compare(options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _compare(options: argparse.Namespace) -> int:
+    policy = open_policy(options.policy, threads=1)
+    environment = build_environment(policy.schema, max_steps=options.max_steps)
+    executor = ChunkExecutor(policy, options.execute_steps)
+    timing = TimingSettings(
+        execute_steps=options.execute_steps, blend_steps=options.blend_steps, threads=1
+    )
+    settings = simulated_settings(policy.schema, timing)
+    inference = None
+    if options.real_time:
+        inference = InferenceProcess(partial(open_policy, options.policy, 1))
+    won, different = [0, 0], 0
+    try:
+        for seed in range(options.seed, options.seed + options.episodes):
+            executor.reset()
+            before = run_episode(environment, executor.select_action, seed)
+            note = ""
+            if inference is None:
+                through = episode_in_lock_step(environment, executor, seed)
+                same = np.array_equal(before.actions, through.actions)
+                different += not (same and before.success == through.success)
+            else:
+                through, punctual = episode_in_real_time(environment, inference, seed, settings)
+                note = f"; {punctual}"
+            won = [won[0] + before.success, won[1] + through.success]
+            print(
+                f"seed {seed}: in process {before.success} after {before.steps}, "
+                f"through the loop {through.success} after {through.steps}{note}",
+                flush=True,
+            )
+    finally:
+        if inference is not None:
+            inference.close()
+    print(f"successes: {won[0]} in process, {won[1]} through the loop, of {options.episodes}")
+    if inference is None:
+        print(f"episodes that differ: {different}")
+    return int(different > 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m act_policy.evaluation.control_loop")
+    parser.add_argument("--policy", required=True, help="FILE.onnx or ws://HOST:PORT")
+    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1000, help="of the first initial state")
+    parser.add_argument("--max-steps", type=int, help="end of an episode; the task's own if not")
+    parser.add_argument("--execute-steps", type=int, help="between two looks of the policy")
+    parser.add_argument("--blend-steps", type=int, default=0, help="of two chunks, in real time")
+    parser.add_argument("--real-time", action="store_true", help="else in lock step")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

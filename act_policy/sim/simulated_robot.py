@@ -1,0 +1,128 @@
+"""A simulated task as a Robot: a robot's loop moves it, in lock step or in real time."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from act_policy.control.robot import Reading
+from act_policy.control.settings import (
+    JointSettings,
+    Kind,
+    RobotSettings,
+    SafetySettings,
+    TimingSettings,
+)
+from act_policy.types import Schema
+
+MOST_STEPS_AT_ONCE = 10
+"""That are made up for when the simulation falls behind; a slower one runs in slow motion."""
+
+
+class SimulatedRobot:
+    """One episode of an environment whose observation has `pixels` and `agent_pos`.
+
+    In lock step each command is one step, and the world waits for it. In real time the world goes
+    on at the schema's rate under the last command, whatever the loop does; it stands still only
+    until the first command.
+
+    Args:
+        environment: its innermost one has a schema.
+        seed: fixes the initial state.
+        lock_step: else real time.
+        clock: of the loop, in seconds.
+    """
+
+    def __init__(
+        self,
+        environment: gymnasium.Env[Any, Any],
+        seed: int,
+        lock_step: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._environment, self._seed = environment, seed
+        self._lock_step, self._clock = lock_step, clock
+        self.schema: Schema = environment.unwrapped.schema  # type: ignore[attr-defined]
+        self.action_names = self.schema.action_names
+        self._observation: dict[str, Any] = {}
+        self._command: np.ndarray | None = None
+        self._next = 0.0  # when the next step is due, in real time
+        self.actions: list[np.ndarray] = []  # (a,) of every step
+        self.success = self.ended = False
+
+    def connect(self) -> None:
+        """Begin the episode."""
+        self._observation, _ = self._environment.reset(seed=self._seed)
+
+    def get_observation(self) -> Reading:
+        """What is seen now; an image is drawn when it is read."""
+        now = self._advance()
+        state = self._observation["agent_pos"]
+        joints = dict(zip(self.schema.state_names, map(float, state), strict=True))
+        return Reading(now, self._observation["pixels"], joints)
+
+    def send_action(self, action: Mapping[str, float]) -> None:
+        """Carry out a command: for one step in lock step, until the next one in real time."""
+        now = self._advance()
+        command = np.array([action[name] for name in self.action_names], np.float32)
+        if self._lock_step:
+            self._step(command)
+        elif self._command is None:
+            self._next = now + 1 / self.schema.rate
+        self._command = command
+
+    def disconnect(self) -> None:
+        """Leave the environment to its owner."""
+
+    def _advance(self) -> float:
+        """Take the steps that are due by now."""
+        now = self._clock()
+        if self._lock_step or self._command is None:
+            return now
+        period = 1 / self.schema.rate
+        # The loop ticks about when a step is due: half a period decides to which side it belongs.
+        late = int((now - self._next) / period + 1.5)
+        for _ in range(min(late, MOST_STEPS_AT_ONCE)):
+            if not self.ended:
+                self._step(self._command)
+        if late > 0:
+            self._next += late * period
+        return now
+
+    def _step(self, command: np.ndarray) -> None:
+        self._observation, _, terminated, truncated, info = self._environment.step(command)
+        self.actions.append(command)
+        self.success |= bool(info["success"])
+        self.ended |= self.success or terminated or truncated
+
+
+def simulated_settings(schema: Schema, timing: TimingSettings | None = None) -> RobotSettings:
+    """Settings for a simulated task, which can break nothing: no limits, no soft start.
+
+    A still scene is drawn alike twice, so that a camera that repeats itself is none that froze.
+    What no joint measures is taken for a movement per step, as Meta-World's are.
+    """
+
+    def kind(name: str) -> Kind | None:
+        is_measured = name in schema.state_names or "gripper" in name
+        return None if is_measured else "displacement"
+
+    return RobotSettings(
+        joints={
+            name: JointSettings(
+                kind=kind(name),
+                low=-np.inf,
+                high=np.inf,
+                max_speed=np.inf,
+                max_step=np.inf,
+                approach_speed=np.inf,
+            )
+            for name in schema.action_names
+        },
+        safety=SafetySettings(
+            frozen_camera_time=0.0, odd_image_time=0.0, start_outside=np.inf, start_distance=1.0
+        ),
+        timing=timing or TimingSettings(),
+    )

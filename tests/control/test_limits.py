@@ -1,0 +1,124 @@
+"""Limits on the command: no random command passes outside them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loop_for_tests import SCHEMA, SHOWN, space_of
+
+from act_policy import UserError
+from act_policy.control.action_space import action_space
+from act_policy.control.demonstrated import demonstrated
+from act_policy.control.limits import limit_command
+from act_policy.control.settings import RobotSettings, settings_from_dict
+
+wild = st.floats(-1e6, 1e6)
+
+
+@given(
+    wanted=st.tuples(wild, wild, wild), last=st.tuples(wild, wild, wild), seed=st.integers(0, 99)
+)
+def test_no_command_passes_a_limit(
+    wanted: tuple[float, ...], last: tuple[float, ...], seed: int
+) -> None:
+    space = space_of(
+        settings_from_dict({"joints": {"shoulder": {"max_speed": 0.5, "max_step": 0.2}}})
+    )
+    before = np.clip(last, space.low, space.high)
+    measured = before + np.random.default_rng(seed).uniform(-0.15, 0.15, 3)
+    measured[2] = np.nan
+    command, cut = limit_command(space, np.array(wanted), before, measured, 0.1)
+    assert np.isfinite(command).all()
+    assert (command >= space.low - 0.2).all()
+    assert (command <= space.high + 0.2).all()
+    assert abs(command[0] - measured[0]) <= 0.2 + 1e-9
+    within = np.clip(wanted, space.low, space.high)
+    if not cut:
+        np.testing.assert_allclose(command, wanted)
+    # a command that is cut goes the right way
+    assert (command[1:] == within[1:]).all()
+
+
+def test_each_cut_is_named_with_both_values() -> None:
+    space = space_of(settings_from_dict({"joints": {"shoulder": {"max_speed": 0.5}}}))
+    rest = np.array([0.0, 0.5, 0.0])
+    command, cut = limit_command(space, np.array([0.4, 9.0, 0.0]), rest, rest, 0.1)
+    np.testing.assert_allclose(command, [0.05, 1.05, 0.0])
+    assert cut == {
+        "range limit: gripper": "9 became 1.05 0..1",
+        "speed limit: shoulder": "0.4 became 0.05 rad",
+    }
+
+
+def test_an_arm_outside_its_range_is_not_pulled_in_but_gets_no_further() -> None:
+    space = space_of(settings_from_dict({"joints": {"shoulder": {"max_speed": 2, "max_step": 9}}}))
+    outside = np.array([1.5, 0.5, 0.0])  # the range ends at 1.1
+    for wanted, expected in ((1.5, 1.5), (1.45, 1.45), (1.6, 1.3), (0.0, 1.3)):
+        command, _ = limit_command(space, np.array([wanted, 0.5, 0.0]), outside, outside, 0.1)
+        assert command[0] == pytest.approx(expected)
+
+
+def test_an_angle_that_wraps_goes_the_short_way() -> None:
+    settings = settings_from_dict(
+        {"joints": {"shoulder": {"wraps": [-180, 180], "max_speed": 100, "max_step": 1000}}}
+    )
+    space = space_of(settings)
+    wanted, last = np.array([-170.0, 0.0, 0.0]), np.array([175.0, 0.0, 0.0])
+    command, _ = limit_command(space, wanted, last, last, 0.1)
+    assert command[0] == pytest.approx(-175.0)
+    assert space.difference(wanted, last)[0] == pytest.approx(15.0)
+
+
+def test_limits_come_from_the_demonstrations_only_where_the_file_is_silent() -> None:
+    settings = settings_from_dict({"joints": {"shoulder": {"low": -3.0}}})
+    space = space_of(settings)
+    assert space.kinds == ("position", "switch", "velocity")
+    np.testing.assert_allclose(space.low, [-3.0, -0.05, -0.55])
+    np.testing.assert_allclose(space.high, [1.1, 1.05, 0.55])
+    np.testing.assert_allclose(space.max_speed, [4.0, np.inf, np.inf])
+    np.testing.assert_allclose(space.max_step, [1.0, np.inf, np.inf])
+    np.testing.assert_allclose(space.approach_speed, [0.2, 0.1, 0.1])
+    assert space.sources == ("file (low)", "demonstrations", "demonstrations")
+
+
+def test_a_motion_can_always_be_held() -> None:
+    forward = SHOWN._replace(action_low=np.array([-1.0, 0.0, 0.2]))
+    space = action_space(SCHEMA, forward, RobotSettings())
+    assert (space.low[2], space.high[2]) == (0.0, pytest.approx(0.515))
+    rolling, nan = np.array([0.0, 0.5, 0.3]), np.array([0.0, 0.5, np.nan])
+    command, cut = limit_command(space, np.array([0.0, 0.5, 0.0]), rolling, nan, 0.1)
+    assert command[2] == 0
+    assert cut == {}
+    with pytest.raises(UserError, match=r"is a velocity from 0\.1 to 0\.5 m/s; the range must"):
+        space_of(settings_from_dict({"joints": {"base": {"low": 0.1, "high": 0.5}}}))
+
+
+def test_without_any_limits_nothing_moves() -> None:
+    unknown = demonstrated(SCHEMA, {})
+    with pytest.raises(UserError, match=r"action shoulder has no limits.*low and \.high in rad"):
+        action_space(SCHEMA, unknown, RobotSettings())
+    given_limits = {name: {"low": -1.0, "high": 1.0} for name in ("shoulder", "gripper", "base")}
+    space = action_space(SCHEMA, unknown, settings_from_dict({"joints": given_limits}))
+    assert space.max_speed[0] == 4.0
+    imported = {"action": {"min": [None] * 3, "max": [None] * 3}}  # other software may not say
+    with pytest.raises(UserError, match="has no limits"):
+        action_space(SCHEMA, demonstrated(SCHEMA, {"statistics": imported}), RobotSettings())
+
+
+def test_a_position_that_nothing_measures_is_refused() -> None:
+    settings = settings_from_dict({"joints": {"base": {"kind": "position"}}})
+    with pytest.raises(UserError, match="action base is a position, but the policy's state has no"):
+        action_space(SCHEMA, SHOWN, settings)
+    named = settings_from_dict({"joints": {"base": {"kind": "position", "measured": "shoulder"}}})
+    assert list(action_space(SCHEMA, SHOWN, named).measured) == [0, 1, 0]
+
+
+def test_a_movement_a_step_keeps_the_policys_rate() -> None:
+    joints = {"base": {"kind": "displacement"}}
+    with pytest.raises(UserError, match=r"motor_rate=50\.0: base move by an amount per step"):
+        space_of(settings_from_dict({"joints": joints, "timing": {"motor_rate": 50}}))
+
+
+def test_a_joint_that_the_policy_has_not_is_refused() -> None:
+    with pytest.raises(UserError, match="joints elbow are none of the policy's actions"):
+        space_of(settings_from_dict({"joints": {"elbow": {"low": 0.0}}}))

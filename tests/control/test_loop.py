@@ -1,0 +1,308 @@
+"""The whole loop by hand: start, soft start, faults and their holds."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from loop_for_tests import CHUNK_LENGTH, Bench, hold_still
+
+from act_policy import Observation
+from act_policy.control.loop import run
+from act_policy.control.robot import Reading
+from act_policy.control.safety import Mode
+
+
+def towards(shoulder: float, base: float = 0.0) -> Any:
+    """A policy that wants the shoulder there at once, and the base to roll."""
+
+    def predict(observation: Observation[np.ndarray]) -> np.ndarray:
+        return np.tile([shoulder, observation.state[1], base], (CHUNK_LENGTH, 1))
+
+    return predict
+
+
+def rolling(observation: Observation[np.ndarray]) -> np.ndarray:
+    return np.tile([*observation.state, 0.3], (CHUNK_LENGTH, 1))
+
+
+def test_nothing_is_sent_before_the_operator_says_so() -> None:
+    bench = Bench()
+    assert bench.run(5) == []
+    bench.operator.key(" ")  # a stop changes nothing, and withdraws the start
+    assert bench.run(2) == []
+    assert bench.start() != []
+    assert bench.supervisor.mode is Mode.RUNNING
+
+
+def test_the_first_target_is_approached_slowly_then_the_policy_looks_again() -> None:
+    bench = Bench(towards(0.9))
+    sent = [command["shoulder"] for command in bench.start(50)]
+    # a tenth of the demonstrated range (2 rad) a second: 0.02 rad a tick, from 0.2
+    np.testing.assert_allclose(np.diff(sent[:30]), 0.02, atol=1e-9)
+    assert bench.supervisor.mode is Mode.RUNNING
+    assert sent[-1] == pytest.approx(0.9)
+    assert all(command["base"] == 0 for command in bench.arm.sent[:30])
+    kinds = [event.kind for event in bench.events.events]
+    assert kinds == ["start", "approach", "running"]
+    assert len(bench.inference.asked) >= 2
+
+
+def test_from_outside_the_limits_the_approach_is_as_slow() -> None:
+    bench = Bench(towards(0.3), settings={"joints": {"shoulder": {"low": -0.5, "high": 0.4}}})
+    bench.arm.joints["shoulder"] = 0.9
+    sent = [command["shoulder"] for command in bench.start(10)]
+    assert sent[0] == pytest.approx(0.88)
+    np.testing.assert_allclose(np.diff(sent), -0.02, atol=1e-9)
+    bench.operator.key(" ")
+    held = [command["shoulder"] for command in bench.run(5)]
+    assert held == pytest.approx([sent[-1]] * 5)
+
+
+def test_the_approach_has_an_end() -> None:
+    bench = Bench(towards(0.9), settings={"safety": {"approach_time": 1.0}})
+    bench.start(15)
+    assert bench.supervisor.reason == "the first target was not reached within 1.0 s"
+
+
+@pytest.mark.parametrize(("shoulder", "refused"), [(1.3, False), (1.5, True), (57.3, True)])
+def test_a_pose_far_outside_the_demonstrations_is_no_start(shoulder: float, refused: bool) -> None:
+    bench = Bench()
+    bench.arm.joints["shoulder"] = shoulder
+    bench.start()
+    assert (bench.supervisor.mode is Mode.WAITING) == refused
+    if refused:
+        (event,) = bench.events.events
+        assert event.kind == "start refused"
+        assert event.detail == f"shoulder is at {shoulder} rad, demonstrated was -1 to 1"
+        assert bench.arm.sent == []
+
+
+def test_the_operators_stop_holds_until_the_operator_resumes() -> None:
+    bench = Bench(rolling)
+    assert bench.start(5)[-1]["base"] == pytest.approx(0.3)
+    bench.operator.key(" ")
+    for command in bench.run(20):
+        assert command == {"shoulder": pytest.approx(0.2), "gripper": 0.5, "base": 0.0}
+    assert bench.supervisor.reason == "the operator stopped the robot (key)"
+    bench.start(5)
+    assert bench.supervisor.mode is Mode.RUNNING
+    assert bench.arm.sent[-1]["base"] == pytest.approx(0.3)
+    assert bench.events.counts["operator stop"] == 1
+    assert bench.events.counts["resume"] == 1
+
+
+def test_resuming_begins_where_the_arm_is_now() -> None:
+    bench = Bench()
+    bench.start()
+    bench.operator.key(" ")
+    bench.run(2)
+    bench.arm.joints["shoulder"] = -0.6  # pushed by hand, while it holds
+    bench.arm.send_action = lambda action: bench.arm.sent.append(dict(action))  # type: ignore[method-assign]
+    bench.start(4)
+    assert bench.arm.sent[-1]["shoulder"] == pytest.approx(-0.6)
+
+
+def broken(observation: Observation[np.ndarray]) -> np.ndarray:
+    chunk = hold_still(observation)
+    chunk[3, 0] = np.nan
+    return chunk
+
+
+def test_a_nan_policy_holds_at_once_and_says_where() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    bench.inference.predict = broken
+    sent = bench.run(10)
+    assert sent[-1] == {"shoulder": pytest.approx(0.2), "gripper": 0.5, "base": 0.0}
+    assert bench.supervisor.mode is Mode.HOLDING
+    assert bench.supervisor.reason == "the policy predicted no finite number for shoulder"
+    assert np.isfinite([list(command.values()) for command in bench.arm.sent]).all()
+
+
+def test_a_policy_that_stalls_for_two_seconds_holds_and_stays_so() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    bench.inference.delay = 2.0
+    sent = bench.run(40)
+    assert bench.supervisor.mode is Mode.HOLDING
+    assert bench.supervisor.reason.startswith("the policy has not answered for 1.")
+    moving = [command["base"] > 0 for command in sent]
+    # the chunk in force is carried out while it lasts, at most a second from its images
+    assert sum(moving) <= CHUNK_LENGTH
+    assert moving == sorted(moving, reverse=True)
+    assert not bench.inference.busy or bench.run(5)[-1]["base"] == 0
+
+
+def test_no_action_is_older_than_the_age_that_is_allowed() -> None:
+    bench = Bench(
+        rolling, settings={"safety": {"max_action_age": 0.35}, "timing": {"execute_steps": 9}}
+    )
+    sent = bench.start(12)
+    assert bench.supervisor.reason.startswith("the action rests on what was seen 0.40 s ago")
+    assert sum(command["base"] > 0 for command in sent) == 4
+
+
+def test_a_renamed_camera_holds_and_names_both_sides() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    bench.arm.cameras = ["front", "hand"]
+    assert bench.run(2)[-1]["base"] == 0
+    assert "the policy has front, wrist; the robot has front, hand" in bench.supervisor.reason
+    bench.start(2)
+    assert bench.supervisor.mode is Mode.HOLDING
+    assert bench.events.events[-1].kind == "start refused"
+
+
+def test_joints_in_another_order_are_the_same_joints() -> None:
+    bench = Bench(rolling)
+    bench.arm.joints = dict(reversed(bench.arm.joints.items()))
+    bench.start(5)
+    assert bench.arm.sent[-1] == pytest.approx({"shoulder": 0.2, "gripper": 0.5, "base": 0.3})
+
+
+def test_swapped_joints_are_caught_by_their_ranges() -> None:
+    bench = Bench()
+    bench.arm.joints = {"gripper": -0.9, "shoulder": 0.5}
+    bench.start()
+    assert bench.events.events[-1].detail == "gripper is at -0.9 0..1, demonstrated was 0 to 1"
+    assert bench.arm.sent == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "ticks"),
+    [
+        (lambda image: image * 0, "camera front is black", 2),
+        (lambda image: image * 0 + 99, "camera front has sent the same image for 1.1 s", 14),
+    ],
+)
+def test_a_camera_that_fails(change: Any, reason: str, ticks: int) -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    bench.arm.change = change
+    assert bench.run(ticks)[-1]["base"] == 0
+    assert bench.supervisor.reason == reason
+
+
+def test_a_driver_that_fails_is_held_and_tried_again() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    working, bench.arm.send_action = bench.arm.send_action, _unplugged  # type: ignore[method-assign]
+    bench.run(3)
+    bench.arm.send_action = working  # type: ignore[method-assign]
+    assert bench.run(2)[-1]["base"] == 0
+    assert bench.supervisor.reason == "the robot did not take a command: OSError('unplugged')"
+    assert bench.events.counts["command failed"] == 3
+
+
+def _unplugged(*arguments: Any) -> Any:
+    raise OSError("unplugged")
+
+
+def test_a_robot_that_cannot_be_observed_is_held() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    bench.arm.get_observation = _unplugged  # type: ignore[method-assign]
+    assert bench.run(2)[-1]["base"] == 0
+    assert bench.supervisor.reason == "the robot's observation failed: OSError('unplugged')"
+
+
+def test_an_observation_of_another_clock_is_refused() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    observe = bench.arm.get_observation
+    bench.arm.get_observation = lambda: observe()._replace(captured=1.7e9)  # type: ignore[method-assign]
+    assert bench.run(2)[-1]["base"] == 0
+    assert bench.supervisor.reason.endswith("and the loop's clock (time.monotonic)")
+
+
+def test_a_turn_that_takes_too_long_is_a_fault() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    bench.clock.now += 0.8
+    assert bench.run(1)[-1]["base"] == 0
+    assert bench.supervisor.reason == "this turn is 0.80 s late; max_tick_time is 0.5 s"
+
+
+def test_a_hold_goes_to_its_parking_place_slowly() -> None:
+    settings = {"joints": {"shoulder": {"hold": "park", "park": -0.5, "approach_speed": 0.5}}}
+    bench = Bench(settings=settings)
+    bench.start(5)
+    bench.operator.key(" ")
+    sent = [command["shoulder"] for command in bench.run(30)]
+    assert sent[:3] == pytest.approx([0.15, 0.1, 0.05])
+    assert sent[-1] == pytest.approx(-0.5)
+
+
+def test_a_hold_ends_in_the_owners_release() -> None:
+    released: list[str] = []
+    bench = Bench(
+        settings={"safety": {"hold_time": 1.0}}, release=lambda: released.append("torque off")
+    )
+    bench.start(5)
+    bench.operator.key(" ")
+    assert len(bench.run(30)) == pytest.approx(11, abs=1)
+    assert released == ["torque off"]
+    assert bench.supervisor.mode is Mode.RELEASED
+    assert bench.start(5) == []
+
+
+def test_limits_are_kept_and_counted() -> None:
+    settings = {"joints": {"shoulder": {"low": -0.5, "high": 0.5, "max_speed": 0.4}}}
+    wanted = towards(0.2)
+    bench = Bench(wanted, settings=settings)
+    bench.start(5)
+    bench.inference.predict = towards(5.0)
+    sent = [command["shoulder"] for command in bench.run(30)]
+    assert np.diff(sent).max() == pytest.approx(0.04)
+    assert sent[-1] == 0.5
+    kinds = [event.kind for event in bench.events.events]
+    assert kinds.count("range limit: shoulder") == 1  # one event, however long it lasts
+    assert bench.events.counts["range limit: shoulder"] > 10
+    assert bench.events.counts["speed limit: shoulder"] == pytest.approx(7, abs=1)
+
+
+def test_a_faster_motor_looks_at_the_policys_rate() -> None:
+    bench = Bench(rolling, settings={"timing": {"motor_rate": 40.0}})
+    looks: list[float] = []
+    observe = bench.arm.get_observation
+
+    def counted() -> Reading:
+        looks.append(bench.clock.now)
+        return observe()
+
+    bench.arm.get_observation = counted  # type: ignore[method-assign]
+    sent = bench.start(40)
+    assert len(sent) == pytest.approx(40, abs=1)
+    np.testing.assert_allclose(np.diff(looks), 0.1)
+
+
+def test_a_run_ends_with_a_hold_and_counts_its_ticks() -> None:
+    bench = Bench(rolling)
+    bench.operator.key("\n")
+    run(bench.loop, bench.operator, 2.0, bench.clock, bench.clock.sleep)
+    assert bench.arm.sent[-1]["base"] == 0
+    assert bench.arm.sent[-2]["base"] == pytest.approx(0.3)
+    assert bench.loop.deadlines.punctuality().ticks == pytest.approx(20, abs=1)
+    assert bench.supervisor.reason == "the run ended"
+
+
+def test_lost_ticks_are_not_made_up_for() -> None:
+    bench = Bench(settings={"safety": {"max_tick_time": 9.0}})
+    bench.operator.key("\n")
+    observe, times = bench.arm.get_observation, []
+
+    def slow() -> Reading:
+        times.append(bench.clock.now)
+        reading = observe()
+        bench.clock.now += 0.35 if len(times) == 5 else 0.01
+        return reading
+
+    bench.arm.get_observation = slow  # type: ignore[method-assign]
+    run(bench.loop, bench.operator, 2.0, bench.clock, bench.clock.sleep)
+    steps = np.diff(times)
+    assert steps[4] == pytest.approx(0.35)
+    np.testing.assert_allclose(np.delete(steps, 4), 0.1)
+    punctual = bench.loop.deadlines.punctuality()
+    assert punctual.missed == 1
+    assert punctual.worst == pytest.approx(350)
+    assert punctual.p50 == pytest.approx(10)

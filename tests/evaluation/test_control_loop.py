@@ -1,0 +1,124 @@
+"""Simulated episodes through the robot's loop are the in-process ones, to the last action."""
+
+import time
+
+import numpy as np
+import pytest
+from evaluation_fakes import SCHEMA, FailingPolicy, SeeingPolicy, build
+
+from act_policy import UserError
+from act_policy.control.asynchronous import Answer
+from act_policy.control.executor import ChunkExecutor
+from act_policy.control.settings import TimingSettings
+from act_policy.evaluation.control_loop import episode_in_lock_step, episode_in_real_time
+from act_policy.evaluation.rollouts import run_episode
+from act_policy.sim.simulated_robot import SimulatedRobot, simulated_settings
+from act_policy.types import Observation
+
+
+def task(max_steps: int | None = None):  # type: ignore[no-untyped-def]
+    environment = build(SCHEMA, max_steps=max_steps)
+    environment.schema = SCHEMA  # type: ignore[attr-defined]
+    return environment
+
+
+@pytest.mark.parametrize(("execute_steps", "coefficient"), [(None, None), (3, None), (None, 0.01)])
+def test_lock_step_is_the_evaluation(execute_steps: int | None, coefficient: float | None) -> None:
+    executor = ChunkExecutor(SeeingPolicy(), execute_steps, coefficient)
+    outcomes = set()
+    for seed in range(1000, 1006):
+        executor.reset()
+        expected = run_episode(task(), executor.select_action, seed)
+        environment = task()
+        found = episode_in_lock_step(environment, executor, seed)
+        assert (found.seed, found.success, found.steps) == expected[:3]
+        assert environment.drawn == -(-found.steps // executor.execute_steps)  # no image more
+        np.testing.assert_array_equal(found.actions, expected.actions)
+        outcomes.add(found.success)
+    assert outcomes == {True, False}
+
+
+def test_a_policy_that_fails_ends_the_episode_with_the_reason() -> None:
+    with pytest.raises(UserError, match="this checkpoint cannot act"):
+        episode_in_lock_step(task(), ChunkExecutor(FailingPolicy()), 1000)
+
+
+class Immediate:
+    """A policy that answers at once, asked as a process is."""
+
+    schema, chunk_length = SCHEMA, SeeingPolicy.chunk_length
+
+    def __init__(self) -> None:
+        self.policy, self.answer = SeeingPolicy(), None
+
+    @property
+    def busy(self) -> bool:
+        return self.answer is not None
+
+    def submit(self, observation: Observation[np.ndarray], captured: float) -> None:
+        self.answer = Answer(captured, self.policy.predict_chunk(observation))  # type: ignore[assignment]
+
+    def poll(self) -> Answer | None:
+        answer, self.answer = self.answer, None
+        return answer
+
+
+def test_in_real_time_the_world_goes_on_by_the_clock() -> None:
+    settings = simulated_settings(SCHEMA, TimingSettings(execute_steps=2, blend_steps=0))
+    begun = time.monotonic()
+    result, punctual = episode_in_real_time(task(12), Immediate(), 1000, settings)
+    assert result.steps <= 12
+    assert time.monotonic() - begun > (result.steps - 2) / SCHEMA.rate
+    assert punctual.ticks > 0
+
+
+def test_a_step_is_due_once_a_period_and_the_command_stays_in_force() -> None:
+    now = 5.0
+    robot = SimulatedRobot(task(100), 1000, clock=lambda: now)
+    robot.connect()
+    now = 7.0
+    robot.get_observation()
+    assert robot.actions == []  # nothing moves before the first command
+    robot.send_action({"move": 0.01})
+    for late in (0.998, 2.003, 3.0, 4.2):  # periods since the command
+        now = 7.0 + late / SCHEMA.rate
+        robot.get_observation()
+    assert len(robot.actions) == 4
+    assert robot.get_observation().joints["x"] == pytest.approx(0.04)
+    now += 1000.0
+    robot.get_observation()
+    assert len(robot.actions) == 14  # the rest is lost, not made up for
+
+
+@pytest.mark.slow
+def test_lock_step_on_meta_world() -> None:
+    pytest.importorskip("metaworld")
+    from act_policy.evaluation.rollouts import build_environment
+    from act_policy.sim import environment_id
+    from act_policy.sim.metaworld import MetaWorldEnv
+
+    own = MetaWorldEnv("reach", cameras={"corner2": (16, 16)})
+    schema = own.schema
+    own.close()
+    assert schema.task == environment_id("reach")
+
+    class Wavering:
+        """Moves by what the image's brightness says, so that it depends on what is drawn."""
+
+        chunk_length = 5
+
+        def __init__(self) -> None:
+            self.schema = schema
+
+        def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
+            rows = np.sin(np.arange(20).reshape(5, 4) * observation.images["corner2"].mean())
+            return (1.5 * rows).astype(np.float32)
+
+    environment = build_environment(schema, max_steps=30)
+    executor = ChunkExecutor(Wavering(), 3)
+    for seed in (1000, 1001):
+        executor.reset()
+        expected = run_episode(environment, executor.select_action, seed)
+        found = episode_in_lock_step(environment, executor, seed)
+        assert found[:3] == expected[:3]
+        np.testing.assert_array_equal(found.actions, expected.actions)
