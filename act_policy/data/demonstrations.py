@@ -17,7 +17,7 @@ Demonstrations = SelectedDataset | MixedDataset
 def open_demonstrations(
     path: str | Path,
     select: Mapping[str, Any] | None = None,
-    mix: Sequence[Mapping[str, Any]] | None = None,
+    mix: Any = None,
     cameras: Sequence[str] | Mapping[str, str] | None = None,
     schema: SchemaSource | None = None,
     **reader_options: Any,
@@ -57,7 +57,7 @@ def open_demonstrations(
         shared = {k: v for k, v in (select or {}).items() if k not in ("episodes", "exclude")}
         options = own | {key: entry[key] for key in own if key in entry}
         parts.append(_open_selected(entry["path"], shared | (entry.get("select") or {}), options))
-        weights.append(weight)
+        weights.append(float(weight))
     return MixedDataset(parts, weights)
 
 

@@ -28,7 +28,10 @@ class Faults:
 
     def named(self, names: dict[int, str]) -> dict[str, str]:
         """What is wrong with each episode that has a fault, by its name."""
-        return {names[number]: f"{error}" for number, error in sorted(self._errors.items())}
+        return {
+            names.get(number, f"episode {number}"): f"{error}"
+            for number, error in sorted(self._errors.items())
+        }
 
     def settle(self, names: dict[int, str]) -> tuple[list[int], list[str]]:
         """Which episodes are kept, and what a person must be told of those that are not.

@@ -183,7 +183,9 @@ def moving_part(
     parts = np.stack([np.zeros(len(episodes), np.int64), dataset.lengths[episodes]], axis=1)
     if threshold is None or len(episodes) == 0:
         return parts
-    both = [np.concatenate([dataset.state(e), dataset.action(e)], axis=1) for e in episodes]
+    both = [
+        np.concatenate([dataset.state(e), dataset.action(e)], axis=1) for e in map(int, episodes)
+    ]
     limit = threshold * np.concatenate(both).std(axis=0, dtype=np.float64)
     for part, episode, values in zip(parts, episodes, both, strict=True):
         moves = np.flatnonzero((np.abs(np.diff(values, axis=0)) > limit).any(axis=1))

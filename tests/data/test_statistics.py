@@ -31,6 +31,7 @@ def dataset_of(states, actions=None):
         vector_names=(),
         left_alone=(),
         notes=[],
+        key_steps=no_image,
         state=lambda e: states[e],
         action=lambda e: actions[e],
         vector=no_image,
