@@ -39,10 +39,10 @@ lint: setup  ## ruff, mypy, import directions
 	$(BIN)/lint-imports
 
 test: lint  ## Lint, types and the quick tests
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
 test-all: lint  ## The quick tests and the slow ones
-	$(BIN)/pytest -m 'not gpu'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile -m 'not gpu'
 
 bench: setup  ## Speed of training, inference, rollouts and serving (PEER=python: beside LeRobot)
 	for suite in train infer rollout serve; do \
