@@ -1,4 +1,4 @@
-"""Commands on a robot: `python -m act_policy.control check | shadow | run`. No torch, no Hydra."""
+"""Commands on a robot, `python -m act_policy.control`, without torch and Hydra."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ from act_policy.control.deployment import Deployment, deployed, operator_device
 from act_policy.control.events import Event, EventLog
 from act_policy.control.loop import ControlLoop, run
 from act_policy.control.operator_input import OperatorInput
-from act_policy.control.recording import EpisodeRecorder
+from act_policy.control.recording import EpisodeRecorder, Recorded, recover
 from act_policy.control.robot import load_hook
 from act_policy.control.safety import Supervisor
 from act_policy.control.shadow import shadow
@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return 0, 1 if a run ended in a fault, 2 for what the user can mend."""
     options = _parser().parse_args(arguments)
     try:
+        if options.command is _recover:
+            return _recover(options)
         with deployed(options.policy, options.robot, options.settings) as deployment:
             code: int = options.command(deployment, options)
             return code
@@ -101,6 +103,7 @@ def _run(deployment: Deployment, options: argparse.Namespace) -> int:
             recorder = EpisodeRecorder(
                 options.record, schema, {"policy": options.policy, "robot": options.robot}
             )
+            _tell_recovered(recorder.recovered)
         supervisor = Supervisor(
             deployment.space,
             settings.safety,
@@ -138,11 +141,24 @@ def _run(deployment: Deployment, options: argparse.Namespace) -> int:
         return 0 if ended_well else 1
 
 
+def _recover(options: argparse.Namespace) -> int:
+    recovered = recover(options.folder)
+    _tell_recovered(recovered)
+    if not recovered:
+        print(f"{options.folder}: nothing to recover")
+    return 0
+
+
+def _tell_recovered(recovered: Sequence[Recorded]) -> None:
+    for path, steps in recovered:
+        print(f"recovered {path}: {steps} steps of a run that was killed", flush=True)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m act_policy.control", description="Run a policy on a robot: docs/robot.md."
     )
-    commands = parser.add_subparsers(required=True, metavar="check | shadow | run")
+    commands = parser.add_subparsers(required=True, metavar="check | shadow | run | recover")
     for name, command, sentence in (
         ("check", _check, "look at robot and policy together; nothing moves"),
         ("shadow", _shadow, "predict beside an operator and log both; nothing is sent"),
@@ -168,6 +184,10 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument(
                 "--release", help="MODULE:FUNCTION of the robot, called after safety.hold_time"
             )
+    sentence = "make episodes of what a killed run recorded (the next run does it too)"
+    sub = commands.add_parser("recover", help=sentence, description=sentence)
+    sub.set_defaults(command=_recover)
+    sub.add_argument("folder", help="of the recordings, which was given to --record")
     return parser
 
 

@@ -163,6 +163,9 @@ def _dimension(
     slow = spread * APPROACH_RANGES_A_SECOND
     derived_speed = RANGES_A_SECOND * spread if kind == "position" else np.inf
     derived_step = STEP_OF_RANGE * spread if kind == "position" else np.inf
+    derived = "demonstrations"
+    if name in shown.relative_actions:
+        derived += " (the range of the state, since the action is relative to it)"
     given = [f for f in ("low", "high", "max_speed", "max_step") if getattr(joint, f) is not None]
     return {
         "name": name,
@@ -177,7 +180,7 @@ def _dimension(
         "wrap_low": wraps[0] if wraps else 0.0,
         "period": wraps[1] - wraps[0] if wraps else np.inf,
         "park": np.nan if joint.park is None else joint.park,
-        "source": "demonstrations" if not given else f"file ({', '.join(given)})",
+        "source": f"file ({', '.join(given)})" if given else derived,
     }
 
 

@@ -15,6 +15,8 @@ class Demonstrated(NamedTuple):
 
     state_low, state_high: (s,). action_low, action_high: (a,).
     images: camera -> levels; empty where the policy does not say them.
+    relative_actions: of which the policy's statistics measure differences from the state; the
+        range of the state of the same name stands in for that of the action.
     """
 
     state_low: np.ndarray
@@ -22,6 +24,7 @@ class Demonstrated(NamedTuple):
     action_low: np.ndarray
     action_high: np.ndarray
     images: Mapping[str, ImageLevels]
+    relative_actions: tuple[str, ...] = ()
 
 
 def demonstrated(schema: Schema, metadata: Mapping[str, Any]) -> Demonstrated:
@@ -49,10 +52,16 @@ def demonstrated(schema: Schema, metadata: Mapping[str, Any]) -> Demonstrated:
         name: ImageLevels(tuple(levels["mean"]), tuple(levels["deviation"]))
         for name, levels in (plain.get("image_levels") or {}).items()
     }
-    return Demonstrated(
-        bound("state", "min", schema.state_size),
-        bound("state", "max", schema.state_size),
-        bound("action", "min", schema.action_size),
-        bound("action", "max", schema.action_size),
-        images,
-    )
+    state = [bound("state", name, schema.state_size) for name in ("min", "max")]
+    action = [bound("action", name, schema.action_size) for name in ("min", "max")]
+    relative = tuple(plain.get("relative_actions") or ())
+    for name in relative:
+        if name not in schema.action_names or name not in schema.state_names:
+            raise UserError(
+                f"the policy's statistics say that action {name} is relative to the state, but its "
+                "schema has it not in both; export it again"
+            )
+        i, j = schema.action_names.index(name), schema.state_names.index(name)
+        for values, measured in zip(action, state, strict=True):
+            values[i] = measured[j]
+    return Demonstrated(*state, *action, images, relative)

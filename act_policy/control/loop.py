@@ -108,7 +108,7 @@ class ControlLoop:
         self._next_look, self._then = -np.inf, np.inf
         self._state = np.full(schema.state_size, np.nan)
         self._obstacle = ""  # why the arm may not be started now
-        self._operator_acts = self._moved = False
+        self._operator_acts = self._moved = self._recording_failed = False
         self.deadlines = Deadlines(self.period)
 
     def tick(self, now: float, operator: OperatorInput) -> None:
@@ -233,16 +233,16 @@ class ControlLoop:
     ) -> None:
         if (recorder := self._recorder) is None:
             return
+        if recorder.problem and not self._recording_failed:
+            self._recording_failed = True
+            self.events.add(now, "recording", recorder.problem)
         if not self.supervisor.moving:
             recorder.end_episode()
             self._moved = False
             return
         self._moved |= self.supervisor.mode is Mode.RUNNING  # the first approach is no part of it
         if self._moved and observation is not None and command is not None:
-            was_full = recorder.full
             recorder.add(observation, command, self._operator_acts)
-            if recorder.full and not was_full:
-                self.events.add(now, "recording", "memory is full: the rest is not recorded")
 
 
 def run(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from act_policy.errors import UserError
+from act_policy.resize import camera_image
 from act_policy.types import Camera, Observation, Schema
 
 SEPARATOR = "/"
@@ -100,6 +101,8 @@ class ObservationKeys:
     def to_observation(self, message: Any, schema: Schema) -> Observation[np.ndarray]:
         """Read one observation; images may be (h, w, 3) or (3, h, w), uint8 or float in [0, 1].
 
+        An image of its camera's `source_size` is cut and scaled as the images of training were.
+
         Raises:
             UserError: a key is missing or not known, or a value is not what the schema says.
         """
@@ -155,14 +158,18 @@ def _flat(message: Any, path: str = "", depth: int = 1) -> dict[str, Any]:
 
 
 def _image(value: Any, camera: Camera, key: str) -> np.ndarray:
-    """The camera's image as uint8 (h, w, 3)."""
-    shapes = ((camera.height, camera.width, 3), (3, camera.height, camera.width))
+    """The camera's image as uint8 (h, w, 3), made as in training where it has the source's size."""
+    sizes = [(camera.height, camera.width)]
+    if camera.source_size not in (None, sizes[0]):
+        sizes.append(camera.source_size)
+    shapes = [shape for h, w in sizes for shape in ((h, w, 3), (3, h, w))]
     if not isinstance(value, np.ndarray) or value.shape not in shapes:
         found = value.shape if isinstance(value, np.ndarray) else type(value).__name__
-        raise UserError(
-            f"{key}: {found}, the policy's camera {camera.name} expects {shapes[0]} or {shapes[1]}"
-        )
-    if value.shape != shapes[0]:
+        message = f"the policy's camera {camera.name} expects {shapes[0]} or {shapes[1]}"
+        if len(sizes) > 1:
+            message += f", or {shapes[2]} or {shapes[3]} as the camera takes it"
+        raise UserError(f"{key}: {found}, {message}")
+    if value.shape not in shapes[::2]:
         value = value.transpose(1, 2, 0)
     if value.dtype.kind == "f":
         if not (value.min() >= 0 and value.max() <= 1):  # which a NaN is not either
@@ -174,7 +181,7 @@ def _image(value: Any, camera: Camera, key: str) -> np.ndarray:
         value = np.rint(np.float32(255) * value.astype(np.float32)).astype(np.uint8)
     elif value.dtype != np.uint8:
         raise UserError(f"{key}: {value.dtype}, expected uint8 or float")
-    return np.ascontiguousarray(value)
+    return camera_image(np.ascontiguousarray(value), camera)
 
 
 def _vector(value: Any, key: str) -> np.ndarray:

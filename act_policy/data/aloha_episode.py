@@ -280,9 +280,11 @@ def write_episode(
             observations[name] = np.asarray(vector, np.float32)
         for camera in schema.cameras:
             frames = images[camera.name]
-            observations.create_dataset(
-                f"images/{camera.name}", data=frames, chunks=(1, *frames.shape[1:])
+            stored = observations.create_dataset(
+                f"images/{camera.name}", frames.shape, np.uint8, chunks=(1, *frames.shape[1:])
             )
+            for step, frame in enumerate(frames):  # one at a time: they may lie in a file
+                stored[step] = frame
         hdf5["action"] = np.asarray(action, np.float32)
         if operator is not None:
             hdf5["operator"] = np.asarray(operator, bool)

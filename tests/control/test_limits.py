@@ -105,6 +105,26 @@ def test_without_any_limits_nothing_moves() -> None:
         action_space(SCHEMA, demonstrated(SCHEMA, {"statistics": imported}), RobotSettings())
 
 
+def test_differences_are_no_limits_of_positions() -> None:
+    differences = {"min": [-0.01, -0.02, -0.5], "max": [0.01, 0.02, 0.5]}
+    statistics = {
+        "state": {"min": [-1.0, 0.0], "max": [1.0, 1.0]},
+        "action": differences,
+        "relative_actions": ["shoulder"],
+    }
+    shown = demonstrated(SCHEMA, {"statistics": statistics})
+    assert list(shown.action_low) == [-1.0, -0.02, -0.5]
+    assert list(shown.action_high) == [1.0, 0.02, 0.5]
+    space = action_space(SCHEMA, shown, RobotSettings())
+    assert (space.low[0], space.high[0]) == (pytest.approx(-1.1), pytest.approx(1.1))
+    assert space.max_step[0] == pytest.approx(1.0)
+    assert space.sources[0].startswith("demonstrations (the range of the state")
+    assert space.sources[1] == "demonstrations"
+    for name in ("base", "elbow"):
+        with pytest.raises(UserError, match=f"action {name} is relative.*not in both"):
+            demonstrated(SCHEMA, {"statistics": {**statistics, "relative_actions": [name]}})
+
+
 def test_a_position_that_nothing_measures_is_refused() -> None:
     settings = settings_from_dict({"joints": {"base": {"kind": "position"}}})
     with pytest.raises(UserError, match="action base is a position, but the policy's state has no"):

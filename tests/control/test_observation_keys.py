@@ -11,6 +11,7 @@ from server_for_tests import SCHEMA, message, observe
 from act_policy import Observation, Schema, UserError
 from act_policy.control.observation_keys import ObservationKeys
 from act_policy.control.wire import pack, unpack
+from act_policy.resize import crop_and_resize
 from act_policy.types import Camera
 
 KEYS = ObservationKeys().for_schema(SCHEMA)
@@ -69,6 +70,27 @@ def test_images_of_floats_come_back_as_they_were(dtype: Any, channels_first: boo
     keys = ObservationKeys().for_schema(schema)
     found = keys.to_observation({"state": np.zeros(1), "images": {"top": sent}}, schema)
     np.testing.assert_array_equal(found.images["top"], image)
+
+
+@given(st.booleans(), st.booleans())
+def test_an_image_as_the_camera_takes_it_is_made_as_in_training(
+    channels_first: bool, floats: bool
+) -> None:
+    camera = Camera("top", 6, 8, source_size=(24, 40), crop=(2, 4, 20, 30))
+    schema = Schema((camera,), ("x",), ("m",), ("x",), ("m",), 50.0)
+    keys = ObservationKeys().for_schema(schema)
+    taken = np.random.default_rng(0).integers(0, 256, (24, 40, 3), dtype=np.uint8)
+    made = crop_and_resize(taken, camera.crop, 6, 8)
+    for image in (taken, made):
+        sent = (image / 255).astype(np.float32) if floats else image
+        sent = sent.transpose(2, 0, 1) if channels_first else sent
+        found = keys.to_observation({"state": np.zeros(1), "images": {"top": sent}}, schema)
+        np.testing.assert_array_equal(found.images["top"], made)
+    other = {"state": np.zeros(1), "images": {"top": np.zeros((20, 30, 3), np.uint8)}}
+    with pytest.raises(UserError) as error:
+        keys.to_observation(other, schema)
+    for words in ("(20, 30, 3)", "(6, 8, 3) or (3, 6, 8)", "(24, 40, 3) or (3, 24, 40)"):
+        assert words in str(error.value)
 
 
 def changed(**changes: Any) -> dict[str, Any]:
