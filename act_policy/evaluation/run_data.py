@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from act_policy.data.demonstrations import Demonstrations, choose_episodes, open_demonstrations
+from act_policy.data.hub import is_at_hand
 from act_policy.errors import UserError
 from act_policy.evaluation.open_loop_baselines import Pool
 from act_policy.evaluation.replay import Scored
@@ -44,7 +45,7 @@ def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | No
     settings: dict[str, Any] = {"batch_size": 1, **config["data"]}
     settings.pop("_target_", None)
     settings["path"] = folder or settings.get("path")
-    if not settings["path"] or not Path(settings["path"]).is_dir():
+    if not settings["path"] or not is_at_hand(settings["path"]):
         return None
     from act_policy.data.datamodule import DemonstrationDataModule  # torch, which a run needs
 
