@@ -161,6 +161,7 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
 
     What the run selected, and how it read the files, holds for a folder that is named here, too.
     """
+    from act_policy.data.hub import is_at_hand
     from act_policy.evaluation.evaluate import Demonstrations
 
     folder, options = config.demonstrations, {}
@@ -168,7 +169,7 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
         options = reading_options(run)
         if folder is None:
             every = [str(part.get("path")) for part in (data, *(data.get("mix") or []))]
-            gone = ", ".join(path for path in every if not Path(path).is_dir())
+            gone = ", ".join(path for path in every if not is_at_hand(path))
             if gone:
                 print(
                     f"the demonstrations of the run are no longer at {gone}: demonstrations=FOLDER"

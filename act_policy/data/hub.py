@@ -27,6 +27,11 @@ def find_in_cache(name: str) -> Path | None:
     return None
 
 
+def is_at_hand(path: str | Path) -> bool:
+    """Whether it is a folder, or the name of a dataset that lies in the hub's cache."""
+    return Path(path).is_dir() or (is_hub_id(path) and find_in_cache(str(path)) is not None)
+
+
 def download(name: str) -> Path:
     """Fetch a dataset from the hub to where LeRobot keeps it; raises UserError."""
     try:

@@ -4,18 +4,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.demonstrations import open_demonstrations
+from act_policy.data.demonstrations import Demonstrations, choose_episodes, open_demonstrations
+from act_policy.data.hub import is_at_hand
 from act_policy.errors import UserError
 from act_policy.evaluation.open_loop_baselines import Pool
 from act_policy.evaluation.replay import Scored
 from act_policy.types import Schema
 
+SETTING = "data.episodes"
+
 
 class RunData(NamedTuple):
     """What a run was trained on and what it held out, as indices of episodes."""
 
-    dataset: DemonstrationDataset
+    dataset: Demonstrations
     trained: list[int]
     held_out: list[int]
 
@@ -43,7 +45,7 @@ def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | No
     settings: dict[str, Any] = {"batch_size": 1, **config["data"]}
     settings.pop("_target_", None)
     settings["path"] = folder or settings.get("path")
-    if not settings["path"] or not Path(settings["path"]).is_dir():
+    if not settings["path"] or not is_at_hand(settings["path"]):
         return None
     from act_policy.data.datamodule import DemonstrationDataModule  # torch, which a run needs
 
@@ -54,7 +56,7 @@ def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | No
 def scored_data(
     schema: Schema,
     path: str | None,
-    episodes: Sequence[int] | None,
+    episodes: Sequence[int | str] | None,
     options: Mapping[str, Any],
     run: RunData | None,
 ) -> Scored:
@@ -63,32 +65,42 @@ def scored_data(
     Args:
         schema: of the policy; its cameras are read.
         path: folder; None is the run's own.
-        episodes: which; None is those that the run held out, and all of another folder.
-        options: how another folder is read and what is selected of it, see `open_demonstrations`.
+        episodes: which, by index on disk or by name, as in training; None is those that the run
+            held out, and all of another folder.
+        options: how another folder is read and what is selected of it but episodes, see
+            `open_demonstrations`.
         run: what the policy was trained on, where it is known.
 
     Raises:
         UserError: there are none, or the run held none out.
     """
-    chosen = None if episodes is None else list(episodes)
     if run is not None and (path is None or _same(run.dataset.folder, Path(path))):
-        if chosen is None and not run.held_out:
+        if episodes is None and not run.held_out:
             raise UserError(
                 f"the run held out none of its episodes in {run.dataset.folder}; give "
                 "data.episodes=[0] to score episodes that it was trained on, or another data.path"
             )
         pool = run.pool if len(run.trained) > 1 else None
-        if chosen is None:
+        if episodes is None:
             return Scored(run.dataset, run.held_out, pool, run.says_held_out)
+        chosen = choose_episodes(SETTING, episodes, run.dataset)
         known = len(set(chosen) & set(run.trained))
-        says = f"{len(set(chosen))} chosen episodes, {known} of which were trained on,"
+        says = f"{len(chosen)} chosen episodes, {known} of which were trained on,"
         return Scored(run.dataset, chosen, pool, says)
     if path is None:
         raise UserError(
             "the demonstrations that the policy was trained on are not at hand; give "
             "data.path=FOLDER"
         )
-    dataset = open_demonstrations(path, **{"cameras": schema.camera_names, **options})
+    # which episodes the run used of its own folder says nothing about another one
+    select = {
+        key: value
+        for key, value in (options.get("select") or {}).items()
+        if key not in ("episodes", "exclude")
+    }
+    settings = {"cameras": schema.camera_names, **options, "select": select}
+    dataset = open_demonstrations(path, **settings)
+    chosen = None if episodes is None else choose_episodes(SETTING, episodes, dataset)
     fits = run is not None and not schema.differences(run.dataset.schema)
     return Scored(dataset, chosen, run.pool if run is not None and fits else None)
 

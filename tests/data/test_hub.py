@@ -102,3 +102,12 @@ def test_the_hub_is_not_imported_for_a_look(home):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
     assert hub.is_hub_id(NAME)
+
+
+def test_a_run_finds_its_demonstrations_in_the_cache_again(tmp_path, home, monkeypatch):
+    monkeypatch.setenv("HF_LEROBOT_HOME", str(tmp_path))
+    assert not hub.is_at_hand("someone/arm")
+    (tmp_path / "someone" / "arm" / "meta").mkdir(parents=True)
+    (tmp_path / "someone" / "arm" / "meta" / "info.json").touch()
+    assert hub.is_at_hand("someone/arm")
+    assert hub.is_at_hand(tmp_path)

@@ -1,0 +1,50 @@
+"""Which demonstrations a policy is scored on: counted as on disk, whatever the run selected."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from act_policy import UserError
+from act_policy.data.aloha_hdf5 import write_episode
+from act_policy.evaluation.run_data import RunData, open_run_data, scored_data
+from act_policy.types import Camera, Schema
+
+SCHEMA = Schema((Camera("top", 4, 6),), ("x",), ("m",), ("x",), ("m",), rate=10.0)
+SELECT = {"exclude": [0]}
+
+
+def write(folder: Path, episodes: int) -> Path:
+    """Episode i has 4 + i steps."""
+    for episode in range(episodes):
+        values = np.arange(4 + episode, dtype=np.float32)[:, None]
+        images = {"top": np.zeros((4 + episode, 4, 6, 3), np.uint8)}
+        path = folder / f"episode_{episode:06d}.hdf5"
+        write_episode(path, SCHEMA, images=images, state=values, action=values)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunData:
+    data: dict[str, Any] = {"path": str(write(tmp_path / "own", 4)), "select": SELECT}
+    data |= {"held_out_episodes": [2], "cache": None}
+    found = open_run_data({"data": data}, None)
+    assert found is not None
+    return found
+
+
+def test_episodes_are_chosen_by_index_on_disk_or_name(run):
+    scored = scored_data(SCHEMA, None, [2, "episode_000003"], {"select": SELECT}, run)
+    assert scored.episodes is not None
+    assert scored.dataset.lengths[scored.episodes].tolist() == [6, 7]
+    assert scored.says == "2 chosen episodes, 1 of which were trained on,"
+    with pytest.raises(UserError, match=r"data\.episodes: episodes \[0\] are not among"):
+        scored_data(SCHEMA, None, [0], {"select": SELECT}, run)
+
+
+def test_what_the_run_left_out_of_its_folder_is_scored_in_another_one(run, tmp_path):
+    other = str(write(tmp_path / "other", 1))
+    scored = scored_data(SCHEMA, other, None, {"select": SELECT}, run)
+    assert scored.episodes is None
+    assert scored.dataset.lengths.tolist() == [4]
