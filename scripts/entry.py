@@ -208,7 +208,7 @@ def _help(config_name: str, description: str) -> str:
     first = [f"{name}={_options(name)[0]}" for name, choice in groups if choice == "???"]
     lines = [description, "", *(["Choices (group=name):"] if groups else [])]
     lines += [f"  {name}: {', '.join(_options(name))}" for name, _ in groups]
-    lines += ["", "Settings (key=value, ??? must be given):", ""]
+    lines += ["", "Settings (key=value, ??? must be given; configs/ has their comments):", ""]
     return "\n".join(lines) + OmegaConf.to_yaml(compose_settings(config_name, first))
 
 

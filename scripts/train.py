@@ -125,7 +125,7 @@ def keep_paths(data: DictConfig) -> None:
     for part in (data, *(data.get("mix") or [])):
         for name in ("path", "schema", "cache") if isinstance(part, DictConfig) else ():
             value = part.get(name)
-            # what does not exist may be a hub's name, which stays as it is
+            # what does not exist may be a hub id, which stays as it is
             is_path = isinstance(value, str) and (Path(value).exists() or name == "cache")
             if is_path and value != "auto":
                 part[name] = str(Path(value).absolute())

@@ -120,6 +120,12 @@ def check_vector_name(dataset: DemonstrationDataset, name: str) -> None:
         )
 
 
+def check_step(dataset: DemonstrationDataset, episode: int, step: int) -> None:
+    """Raise IndexError unless the episode has such a step."""
+    if not 0 <= step < dataset.lengths[episode]:
+        raise IndexError(f"step {step} of episode {episode}, which has {dataset.lengths[episode]}")
+
+
 def open_dataset(
     path: str | Path,
     schema: SchemaSource | None = None,
@@ -134,8 +140,8 @@ def open_dataset(
     A folder with `meta/info.json` is a LeRobotDataset, one with `*.hdf5` files is ALOHA's.
 
     Args:
-        path: the folder, or the hub's name of a LeRobotDataset, `user/name`, that is on this
-            machine already.
+        path: the folder, or the hub id of a LeRobotDataset, `user/name`, that is on this machine
+            already.
         schema: names, units and rate where the files do not say them (a JSON file or a mapping).
         cameras: which cameras to use, in this order; by default all.
         jpeg_order: channel order inside the JPEG rows of HDF5, see `AlohaHDF5Dataset`.
@@ -143,7 +149,7 @@ def open_dataset(
             it and say so.
         action_shift: by how many steps later than what was observed the actions are stored: 1 for
             ALOHA recordings of a real robot, see `shifted`.
-        download: whether a hub's name that is not on this machine may be fetched.
+        download: whether a hub id that is not on this machine may be fetched.
 
     Raises:
         UserError: no such folder, nothing readable in it, or episodes that do not fit together.

@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from act_policy.data.dataset import UndecodableFrameError, VectorDimensions, check_vector_name
+from act_policy.data.dataset import (
+    UndecodableFrameError,
+    VectorDimensions,
+    check_step,
+    check_vector_name,
+)
 from act_policy.data.faults import Faults, UnfinishedError
 from act_policy.data.lerobot_metadata import (
     COUNTERS,
@@ -128,8 +133,7 @@ class LeRobotDataset:
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
-        if not 0 <= step < self.lengths[episode]:
-            raise IndexError(f"step {step} of episode {episode}, which has {self.lengths[episode]}")
+        check_step(self, episode, step)
         expected = next(c for c in self.schema.cameras if c.name == camera)
         place = f"episode {self.entries[episode].number}, camera {camera}, frame {step}"
         where = f"{self.image_file(episode, camera)}: {place}"

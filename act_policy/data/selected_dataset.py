@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from act_policy.data.dataset import DemonstrationDataset, VectorDimensions
+from act_policy.data.dataset import DemonstrationDataset, VectorDimensions, check_step
 from act_policy.data.selection import (
     Selection,
     find_cameras,
@@ -115,8 +115,7 @@ class SelectedDataset:
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """uint8 (h, w, 3) RGB, cropped and resized; raises UndecodableFrameError."""
-        if not 0 <= step < self.lengths[episode]:
-            raise IndexError(f"step {step} of episode {episode}, which has {self.lengths[episode]}")
+        check_step(self, episode, step)
         at = int(self._parts[episode, 0]) + step
         image = self._source.frame(self._at(episode), at, self._camera_of[camera])
         if (changed := self._changed.get(camera)) is None:

@@ -1,1 +1,1 @@
-"""Rollouts in simulation, success statistics, videos."""
+"""Rollouts in simulation, open-loop errors, success statistics, reports, videos."""

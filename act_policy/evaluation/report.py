@@ -64,22 +64,30 @@ def warnings(report: Mapping[str, Any]) -> list[str]:
     ]
 
 
+SUCCESS_COLUMNS = ("successes", "success rate", "95% interval", "steps to success (median)")
+
+
+def success_row(name: str, summary: Mapping[str, Any]) -> list[str]:
+    """What a table says of the policy or a baseline: its name, then `SUCCESS_COLUMNS`."""
+    episodes, (low, high) = summary["episodes"], summary["interval"]
+    steps = [episode["steps"] for episode in episodes if episode["success"]]
+    return [
+        name.replace("_", " "),
+        f"{len(steps)} of {len(episodes)}",
+        f"{summary['success_rate']:.1%}",
+        f"{low:.1%} to {high:.1%}",
+        f"{median(steps):.0f}" if steps else "-",
+    ]
+
+
 def table(title: str, summaries: Mapping[str, Mapping[str, Any]]) -> Table:
     """One row for the policy and each baseline."""
     made = Table(title=title, title_justify="left")
     made.add_column("policy")
-    for name in ("successes", "success rate", "95% interval", "steps to success (median)"):
-        made.add_column(name, justify="right")
+    for column in SUCCESS_COLUMNS:
+        made.add_column(column, justify="right")
     for name, summary in summaries.items():
-        episodes, (low, high) = summary["episodes"], summary["interval"]
-        steps = [episode["steps"] for episode in episodes if episode["success"]]
-        made.add_row(
-            name.replace("_", " "),
-            f"{len(steps)} of {len(episodes)}",
-            f"{summary['success_rate']:.1%}",
-            f"{low:.1%} to {high:.1%}",
-            f"{median(steps):.0f}" if steps else "-",
-        )
+        made.add_row(*success_row(name, summary))
     return made
 
 

@@ -2,40 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from markupsafe import Markup
 
 from act_policy.evaluation.moments import Seen
+from act_policy.evaluation.report import SUCCESS_COLUMNS, success_row
 from act_policy.evaluation.rollouts import EpisodeResult
 from act_policy.evaluation.video import side_by_side
 from act_policy.page import details, figure, film_strip, paragraph, row, section, table, video
 
 Summaries = Mapping[str, Mapping[str, Any]]
-"""Who acted -> what `summarise` says of it."""
+"""Policy or baseline -> what `summarise` says of it."""
 
 
 def success_section(summaries: Summaries, warnings: Sequence[str]) -> Markup:
     """Success rates with their intervals, the policy's first."""
-    rows = []
-    for name, summary in summaries.items():
-        episodes, (low, high) = summary["episodes"], summary["interval"]
-        steps = [episode["steps"] for episode in episodes if episode["success"]]
-        rows.append(
-            [
-                name.replace("_", " "),
-                f"{len(steps)} of {len(episodes)}",
-                f"{summary['success_rate']:.1%}",
-                f"{low:.1%} to {high:.1%}",
-                f"{median(steps):.0f}" if steps else "-",
-            ]
-        )
-    head = ["", "successes", "success rate", "95% interval", "steps to success (median)"]
     return section(
         "Success",
         _interval_chart(summaries),
-        table(head, rows),
+        table(
+            ["", *SUCCESS_COLUMNS],
+            [success_row(name, summary) for name, summary in summaries.items()],
+        ),
         *(paragraph(warning) for warning in warnings),
     )
 

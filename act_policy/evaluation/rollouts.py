@@ -139,7 +139,7 @@ def run_episode(
     alive: Callable[[], None] = lambda: None,
     max_steps: int | None = None,
 ) -> EpisodeResult:
-    """Run one episode from the start that the seed fixes, until success or the time limit.
+    """Run one episode from the initial state that the seed fixes, until success or the time limit.
 
     max_steps may end it before the environment's own limit.
     """

@@ -29,8 +29,8 @@ class MetaWorldEnv(SimulatedTask):
     Action: float32 (4,) clipped to [-1, 1]: the hand's target moves by action centimetres in
     x, y, z, and the gripper closes (1) or opens (-1).
 
-    A seed alone fixes the start. An episode never terminates by itself; `info["success"]` says at
-    each step whether Meta-World's rule holds. The reward is Meta-World's.
+    A seed alone fixes the initial state. An episode never terminates by itself; `info["success"]`
+    says at each step whether Meta-World's rule holds. The reward is Meta-World's.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 80}  # noqa: RUF012

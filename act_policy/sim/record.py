@@ -315,7 +315,7 @@ class _Folder:
         return fresh
 
     def add(self, seed: int, success: bool) -> None:
-        """Note how a start ended."""
+        """Note how the episode from an initial state ended."""
         self._given.discard(seed)
         if success:
             self._written[seed] = self.staging / f"{seed}.hdf5"

@@ -27,7 +27,7 @@ FORMS = {
 }
 
 
-def picture(number: int) -> np.ndarray:
+def numbered_frame(number: int) -> np.ndarray:
     """uint8 (48, 64, 3): the number in binary, as 16 grey or red patches that survive coding."""
     bits = (number >> np.arange(16)) & 1
     patches = (40 + 170 * bits).astype(np.uint8).reshape(2, 8)
@@ -37,7 +37,7 @@ def picture(number: int) -> np.ndarray:
 
 
 def number_of(frame: np.ndarray) -> int:
-    """The number that `picture` drew."""
+    """The number that `numbered_frame` drew."""
     assert frame.shape == (HEIGHT, WIDTH, 3)
     patches = frame[..., 0].reshape(2, 24, 8, 8)[:, 8:16, :, 2:6].mean(axis=(1, 3))
     return int(((patches.reshape(-1) > 125) << np.arange(16)).sum())
@@ -74,7 +74,7 @@ def encode(
         )
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         for number in numbers:
-            frame = av.VideoFrame.from_ndarray(picture(number), format="rgb24")
+            frame = av.VideoFrame.from_ndarray(numbered_frame(number), format="rgb24")
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
 
@@ -92,7 +92,7 @@ def arrays(steps: int, episode: int) -> tuple[np.ndarray, np.ndarray]:
 
 def png(number: int) -> dict[str, Any]:
     buffer = io.BytesIO()
-    Image.fromarray(picture(number)).save(buffer, "PNG")
+    Image.fromarray(numbered_frame(number)).save(buffer, "PNG")
     return {"bytes": buffer.getvalue(), "path": None}
 
 

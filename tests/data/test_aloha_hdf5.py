@@ -275,7 +275,7 @@ def test_a_folder_without_episodes_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["zeros", "cut", "header", "other size"])
-def test_an_undecodable_frame_is_named_and_never_a_grey_picture(tmp_path, damage):
+def test_an_undecodable_frame_is_named_and_never_a_grey_image(tmp_path, damage):
     rows = jpeg_rows(smooth_frames(4))
     if damage == "zeros":
         rows[2] = 0

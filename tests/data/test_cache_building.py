@@ -9,7 +9,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 from lerobot_for_tests import TOP, number_of, shown, write_lerobot
-from test_frame_store import compressed_folder, every_frame
+from test_cache import compressed_folder, every_frame
 
 from act_policy.data import cache_building
 from act_policy.data.cache import FrameStore, cache_folder

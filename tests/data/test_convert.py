@@ -13,7 +13,7 @@ from lerobot_for_tests import (
     change_table,
     decode_all,
     number_of,
-    picture,
+    numbered_frame,
     shown,
     write_lerobot,
 )
@@ -247,5 +247,5 @@ def test_the_check_finds_what_differs(tmp_path):
         check_episode(source, other, (0, 0))
 
 
-def test_picture_numbers_are_told_apart():
-    assert number_of(picture(4099)) == 4099
+def test_frame_numbers_are_told_apart():
+    assert number_of(numbered_frame(4099)) == 4099

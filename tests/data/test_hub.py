@@ -1,4 +1,4 @@
-"""A hub's name is found where the hub's tools and LeRobot put its files; nothing is fetched."""
+"""A hub id is found where the hub's tools and LeRobot put its files; nothing is fetched."""
 
 import subprocess
 import sys

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lerobot_for_tests import number_of, picture, write_lerobot
+from lerobot_for_tests import number_of, numbered_frame, write_lerobot
 
 from act_policy.data.aloha_episode import write_episode
 from act_policy.data.dataset import open_dataset
@@ -37,7 +37,7 @@ def write_hdf5(folder: Path) -> None:
     for episode, steps in enumerate(LENGTHS):
         rng = np.random.default_rng(episode)
         images = {
-            camera: np.stack([picture(shown(camera, index + step)) for step in range(steps)])
+            camera: np.stack([numbered_frame(shown(camera, index + step)) for step in range(steps)])
             for camera in CAMERAS
         }
         state, action, velocity, effort = rng.normal(size=(4, steps, 14))

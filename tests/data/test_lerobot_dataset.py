@@ -155,7 +155,7 @@ def test_every_frame_is_the_one_its_number_says(tmp_path, version, codec, group)
             dataset.frame(1, step, "top")
 
 
-def test_leading_pictures_of_an_open_group_are_right(tmp_path):
+def test_leading_images_of_an_open_group_are_right(tmp_path):
     """They are decoded after the key frame that they are shown before."""
     options = {"x265-params": "log-level=0:open-gop=1:bframes=4:keyint=10:min-keyint=10"}
     folder = write_lerobot(

@@ -1,4 +1,4 @@
-"""The order of samples: complete, fair by weight, and local where pictures hang together."""
+"""The order of samples: complete, fair by weight, and local where frames hang together."""
 
 import numpy as np
 from hypothesis import given, settings

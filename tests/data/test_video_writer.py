@@ -3,7 +3,7 @@
 import av
 import numpy as np
 import pytest
-from lerobot_for_tests import decode_all, encode, number_of, picture
+from lerobot_for_tests import decode_all, encode, number_of, numbered_frame
 
 from act_policy.data.video_file import VideoFile
 from act_policy.data.video_writer import (
@@ -64,7 +64,7 @@ def test_videos_that_are_not_encoded_alike_are_not_joined(tmp_path):
 @pytest.mark.parametrize("codec", ["av1", "h264", "hevc"])
 def test_encoded_frames_come_back_by_their_number(tmp_path, codec):
     path = tmp_path / "a.mp4"
-    assert encode_video(path, map(picture, range(30, 41)), 12.5, codec, group=5) == 11
+    assert encode_video(path, map(numbered_frame, range(30, 41)), 12.5, codec, group=5) == 11
     video = VideoFile(path)
     assert [number_of(video.frame(n)) for n in (10, 0, 5, 6)] == [40, 30, 35, 36]
     np.testing.assert_allclose(video.times, np.arange(11) / 12.5, atol=1e-9)
@@ -73,7 +73,7 @@ def test_encoded_frames_come_back_by_their_number(tmp_path, codec):
 
 def test_a_video_that_fails_midway_leaves_nothing(tmp_path):
     def frames():
-        yield picture(1)
+        yield numbered_frame(1)
         raise KeyError
 
     with pytest.raises(KeyError):

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from evaluation_fakes import SCHEMA, FailingPolicy, SeeingPolicy, build
+from evaluation_for_tests import SCHEMA, FailingPolicy, SeeingPolicy, build
 
 from act_policy import UserError
 from act_policy.control.asynchronous import Answer

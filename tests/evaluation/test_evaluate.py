@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
-from evaluation_fakes import STEP_LIMIT, ReachEnv, build, load, replace_and_load
+from evaluation_for_tests import STEP_LIMIT, ReachEnv, build, load, replace_and_load
 from rich.console import Console
 
 from act_policy import UserError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from browser import headings, image_widths, opened, video_seconds
-from evaluation_fakes import STEP_LIMIT, build, build_staged, load
+from evaluation_for_tests import STEP_LIMIT, build, build_staged, load
 from hydra import compose, initialize_config_dir
 from PIL import Image
 

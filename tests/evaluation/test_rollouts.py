@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evaluation_fakes import SCHEMA, FailingPolicy, ReachEnv, SeeingPolicy, build
+from evaluation_for_tests import SCHEMA, FailingPolicy, ReachEnv, SeeingPolicy, build
 
 from act_policy import Observation, UserError
 from act_policy.control.executor import ChunkExecutor
@@ -51,7 +51,7 @@ def test_an_episode_ends_at_its_first_success_or_at_the_limit() -> None:
             assert result.steps == 40
 
 
-def test_pictures_are_drawn_only_for_a_new_chunk() -> None:
+def test_images_are_drawn_only_for_a_new_chunk() -> None:
     environment = build(SCHEMA)
     result = run_episode(environment, ChunkExecutor(SeeingPolicy()).select_action, seed=10)
     assert environment.drawn == -(-result.steps // 4)  # one camera read by the policy, each chunk

@@ -5,7 +5,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
-from evaluation_fakes import SCHEMA, SeeingPolicy, build
+from evaluation_for_tests import SCHEMA, SeeingPolicy, build
 from PIL import Image
 
 from act_policy.control.executor import ChunkExecutor
@@ -24,7 +24,7 @@ def roll_out(seed: int) -> EpisodeResult:
     return run_episode(build(SCHEMA), ChunkExecutor(SeeingPolicy()).select_action, seed)
 
 
-def test_a_written_video_decodes_to_its_pictures(tmp_path: Path) -> None:
+def test_a_written_video_decodes_to_its_images(tmp_path: Path) -> None:
     red, blue = np.zeros((2, 64, 48, 3), np.uint8)
     red[..., 0], blue[..., 2] = 255, 255
     write_video(tmp_path / "x.mp4", [red] * 5 + [blue] * 5, rate=80 / 3)
@@ -53,7 +53,7 @@ def test_nothing_half_written_is_left(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_an_episode_is_filmed_from_start_to_last_picture(tmp_path: Path) -> None:
+def test_an_episode_is_filmed_from_start_to_last_image(tmp_path: Path) -> None:
     episodes = [roll_out(10), roll_out(13)]
     assert [episode.success for episode in episodes] == [True, False]
     (tmp_path / "seed_3_success.mp4").write_bytes(b"of an earlier evaluation")
@@ -63,7 +63,7 @@ def test_an_episode_is_filmed_from_start_to_last_picture(tmp_path: Path) -> None
     assert sorted(tmp_path.iterdir()) == sorted(paths + strips)
     for episode, path in zip(episodes, paths, strict=True):
         stream, frames = decode(path)
-        assert len(frames) == (episode.steps + 1) // 2 + 1  # 60 steps a second, 30 pictures
+        assert len(frames) == (episode.steps + 1) // 2 + 1  # 60 steps a second, 30 images
         assert float(stream.average_rate) == 30
         assert frames[0].shape == (64, 96 + 64, 3)  # both cameras side by side
         assert frames[0][10, 10, 0] > 200

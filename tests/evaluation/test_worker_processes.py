@@ -5,7 +5,7 @@ import time
 from functools import partial
 
 import pytest
-from evaluation_fakes import make_job
+from evaluation_for_tests import make_job
 
 from act_policy import UserError
 from act_policy.processes import WorkerError, run_jobs

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
-from lerobot_for_tests import HEIGHT, WIDTH, picture, shown, write_lerobot
+from lerobot_for_tests import HEIGHT, WIDTH, numbered_frame, shown, write_lerobot
 
 from act_policy.data.aloha_episode import write_episode
 from act_policy.data.convert import convert
@@ -53,7 +53,7 @@ def _write_hdf5(folder: Path) -> None:
     for episode, steps in enumerate(LENGTHS):
         state, action, effort = np.random.default_rng(episode).normal(size=(3, steps, 3))
         images = {
-            name: np.stack([picture(shown(name, index + step)) for step in range(steps)])
+            name: np.stack([numbered_frame(shown(name, index + step)) for step in range(steps)])
             for name in cameras
         }
         path = folder / f"episode_{episode}.hdf5"

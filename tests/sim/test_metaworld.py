@@ -43,7 +43,7 @@ def test_every_task_of_metaworld_is_registered():
     assert all(environment_id(task) in gymnasium.registry for task in TASKS)
 
 
-def test_the_seed_alone_fixes_the_start(make):
+def test_the_seed_alone_fixes_the_initial_state(make):
     first, second = make(cameras={}), make(cameras={})
     first.reset(seed=7)
     start = physics(first)
@@ -56,26 +56,26 @@ def test_the_seed_alone_fixes_the_start(make):
     np.testing.assert_array_equal(physics(first), physics(second))
 
 
-def test_starts_of_different_seeds_differ(make):
+def test_initial_states_of_different_seeds_differ(make):
     environment = make(cameras={})
-    starts = set()
+    initial_states = set()
     for seed in range(60):  # more than Meta-World's 50 fixed goals
         environment.reset(seed=seed)
-        starts.add(environment.full_observation()[4:7].tobytes())
-    assert len(starts) == 60
+        initial_states.add(environment.full_observation()[4:7].tobytes())
+    assert len(initial_states) == 60
 
 
 def test_unseeded_resets_follow_the_last_seed_and_differ(make):
-    def three_starts():
+    def three_initial_states():
         environment = make(cameras={})
         environment.reset(seed=3)
-        starts = [physics(environment)]
+        states = [physics(environment)]
         for _ in range(2):
             environment.reset()
-            starts.append(physics(environment))
-        return starts
+            states.append(physics(environment))
+        return states
 
-    first, second = three_starts(), three_starts()
+    first, second = three_initial_states(), three_initial_states()
     np.testing.assert_array_equal(first, second)
     assert not np.array_equal(first[1], first[0])
     assert not np.array_equal(first[2], first[1])
@@ -96,7 +96,7 @@ def test_global_numpy_randomness_is_neither_used_nor_touched(make):
     assert str(np.random.get_state()) == str(before)  # noqa: NPY002
 
 
-def test_the_start_is_one_that_metaworld_itself_gives(make):
+def test_the_initial_state_is_one_that_metaworld_itself_gives(make):
     environment = make(cameras={})
     environment.reset(seed=4)
     from metaworld.env_dict import ENV_CLS_MAP
@@ -219,7 +219,7 @@ def test_an_environment_of_others_has_no_expert():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_steps_from_a_start_that_its_seed_alone_fixes(make, task):
+def test_every_task_steps_from_an_initial_state_that_its_seed_alone_fixes(make, task):
     used, fresh = make(task, cameras={"corner2": (16, 16)}), make(task, cameras={})
     observation, _ = used.reset(seed=1)
     assert used.observation_space.contains(observation)

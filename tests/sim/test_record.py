@@ -37,7 +37,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def scripted_outcomes(monkeypatch):
-    """Recording without a simulator, in this process; some starts fail, some interrupt."""
+    """Recording without a simulator, in this process; some seeds fail, some interrupt."""
 
     def outcomes(failing, stop_after=10**9):
         calls = []
@@ -118,7 +118,7 @@ def test_a_failure_is_neither_written_nor_drawn(make, tmp_path):
     assert environment.frame_count == 0
 
 
-def test_failed_starts_are_skipped_and_numbers_have_no_gap(scripted_outcomes, tmp_path):
+def test_failed_episodes_are_skipped_and_numbers_have_no_gap(scripted_outcomes, tmp_path):
     calls = scripted_outcomes(failing={1, 2, 6})
     record_demonstrations(SETTINGS, 5, tmp_path, 2)
     assert seeds(tmp_path) == [0, 3, 4, 5, 7]

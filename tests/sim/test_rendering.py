@@ -1,4 +1,4 @@
-"""Pictures: drawn only when read, of the right moment and size, upright; the GL backend."""
+"""Images: drawn only when read, of the right moment and size, upright; the GL backend."""
 
 import copy
 import os
@@ -17,7 +17,7 @@ UP = np.array([0, 0, 1, 0], np.float32)
 FORWARD = np.array([0, 1, 1, 0], np.float32)
 
 
-def test_pictures_that_nobody_reads_are_not_drawn(make):
+def test_images_that_nobody_reads_are_not_drawn(make):
     environment = make(cameras={"topview": (24, 32), "corner3": (16, 16)})
     observation, _ = environment.reset(seed=0)
     for _ in range(5):
@@ -28,7 +28,7 @@ def test_pictures_that_nobody_reads_are_not_drawn(make):
     assert environment.frame_count == 0
 
 
-def test_a_picture_is_drawn_once_and_alone(make):
+def test_a_image_is_drawn_once_and_alone(make):
     environment = make(cameras={"topview": (24, 32), "corner3": (16, 16)})
     observation, _ = environment.reset(seed=0)
     first = observation["pixels"]["topview"]
@@ -58,7 +58,7 @@ def test_a_picture_is_drawn_once_and_alone(make):
     ],
     ids=["dict", "unpacking", "items", "values", "copy", "deepcopy", "pickle"],
 )
-def test_every_way_of_reading_gives_the_pictures(make, read):
+def test_every_way_of_reading_gives_the_images(make, read):
     environment = make(cameras={"topview": (24, 32), "corner3": (16, 16)})
     observation, _ = environment.reset(seed=0)
     images = read(observation["pixels"])
@@ -70,27 +70,27 @@ def test_every_way_of_reading_gives_the_pictures(make, read):
 def test_a_late_read_shows_the_moment_of_its_observation(make):
     late, prompt = (make(cameras={"corner3": (64, 64)}) for _ in range(2))
     observations = [late.reset(seed=0)[0]]
-    pictures = [prompt.reset(seed=0)[0]["pixels"]["corner3"]]
+    images = [prompt.reset(seed=0)[0]["pixels"]["corner3"]]
     for _ in range(12):
         observations.append(late.step(FORWARD)[0])
-        pictures.append(prompt.step(FORWARD)[0]["pixels"]["corner3"])
+        images.append(prompt.step(FORWARD)[0]["pixels"]["corner3"])
     late.reset(seed=1)
     for index in (12, 0, 6):
-        np.testing.assert_array_equal(observations[index]["pixels"]["corner3"], pictures[index])
-    assert (pictures[0] != pictures[12]).any()
+        np.testing.assert_array_equal(observations[index]["pixels"]["corner3"], images[index])
+    assert (images[0] != images[12]).any()
 
 
-def test_the_first_picture_shows_the_goal_of_this_start(make):
+def test_the_first_image_shows_the_goal_of_this_initial_state(make):
     environment = make("reach", cameras={"topview": (64, 64)})
-    pictures = []
+    images = []
     for seed in (0, 1, 0):
         first = environment.reset(seed=seed)[0]["pixels"]["topview"]
         environment.step(np.zeros(4, np.float32))
         again = environment.reset(seed=seed)[0]["pixels"]["topview"]
         np.testing.assert_array_equal(first, again)
-        pictures.append(first)
-    np.testing.assert_array_equal(pictures[0], pictures[2])
-    assert (pictures[0] != pictures[1]).any()
+        images.append(first)
+    np.testing.assert_array_equal(images[0], images[2])
+    assert (images[0] != images[1]).any()
 
 
 def test_environments_of_one_process_do_not_disturb_each_other(make):
@@ -104,32 +104,32 @@ def test_environments_of_one_process_do_not_disturb_each_other(make):
 
 
 @pytest.mark.parametrize("camera", ["corner", "corner2", "corner3", "corner4"])
-def test_pictures_are_upright(make, camera):
-    """A hand that goes up goes up in the picture: what changed lies above what was."""
+def test_images_are_upright(make, camera):
+    """A hand that goes up goes up in the image: what changed lies above what was."""
     environment = make(cameras={camera: (128, 128)})
     before = environment.reset(seed=0)[0]["pixels"][camera].astype(int)
     for _ in range(14):
         after = environment.step(UP)[0]["pixels"][camera].astype(int)
     finger = np.array([0, 200, 200])  # one finger is cyan, seen from every corner
 
-    def height(picture):
-        rows = np.nonzero(np.abs(picture - finger).sum(2) < 130)[0]
-        assert len(rows), "the cyan finger is not in the picture"
+    def height(image):
+        rows = np.nonzero(np.abs(image - finger).sum(2) < 130)[0]
+        assert len(rows), "the cyan finger is not in the image"
         return rows.mean()
 
     assert height(after) < height(before) - 2
 
 
 def test_the_top_view_has_the_robot_below_and_the_button_above(make):
-    picture = make(cameras={"topview": (84, 84)}).reset(seed=0)[0]["pixels"]["topview"].astype(int)
-    yellow = (picture[..., 0] > 150) & (picture[..., 1] > 110) & (picture[..., 2] < 60)
+    image = make(cameras={"topview": (84, 84)}).reset(seed=0)[0]["pixels"]["topview"].astype(int)
+    yellow = (image[..., 0] > 150) & (image[..., 1] > 110) & (image[..., 2] < 60)
     rows, columns = np.nonzero(yellow)
     assert rows.mean() < 30
-    # this start's button is 2.7 cm to the right of the middle, 0.84 pixels a centimetre
+    # the button is 2.7 cm to the right of the middle, at 0.84 pixels a centimetre
     assert columns.mean() == pytest.approx(42 + 2.7 * 0.84, abs=1.5)
 
 
-def test_fast_pictures_look_like_exact_ones(make):
+def test_fast_images_look_like_exact_ones(make):
     fast, exact = (
         make(cameras={"corner3": (84, 84)}, quality=quality).reset(seed=0)[0]["pixels"]["corner3"]
         for quality in ("fast", "exact")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from training_help import write_demonstrations
+from training_for_tests import write_demonstrations
 
 
 @pytest.fixture(scope="session")

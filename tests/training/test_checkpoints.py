@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from training_help import Run, run_training
+from training_for_tests import Run, run_training
 
 from act_policy.control.demonstrated import demonstrated
 from act_policy.errors import UserError

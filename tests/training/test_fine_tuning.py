@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from training_help import SCHEMA, TINY, make_data, run_training, write_demonstrations
+from training_for_tests import SCHEMA, TINY, make_data, run_training, write_demonstrations
 
 from act_policy.data.datamodule import DemonstrationDataModule
 from act_policy.errors import UserError

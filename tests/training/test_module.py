@@ -7,7 +7,7 @@ from typing import Any
 import lightning
 import pytest
 import torch
-from training_help import NO_CVAE, TINY, Run, make_data, run_training, write_demonstrations
+from training_for_tests import NO_CVAE, TINY, Run, make_data, run_training, write_demonstrations
 
 from act_policy import ACTPolicy
 from act_policy.data.datamodule import Batch

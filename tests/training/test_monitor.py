@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from training_help import make_data, run_training
+from training_for_tests import make_data, run_training
 
 from act_policy.errors import UserError
 from act_policy.training.metrics_file import MetricsFile

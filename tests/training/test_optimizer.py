@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from training_help import TINY
+from training_for_tests import TINY
 
 from act_policy.errors import UserError
 from act_policy.model.act import ACT, ACTConfig

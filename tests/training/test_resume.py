@@ -8,7 +8,7 @@ from typing import Any
 import lightning
 import pytest
 import torch
-from training_help import (
+from training_for_tests import (
     NO_CVAE,
     Recorder,
     Run,

@@ -6,7 +6,7 @@ from typing import Any
 import lightning
 import pytest
 import torch
-from training_help import TINY, Run, make_data
+from training_for_tests import TINY, Run, make_data
 
 from act_policy import ACTPolicy
 from act_policy.training.build import build_training, train

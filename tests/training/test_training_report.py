@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from browser import headings, opened
-from training_help import make_data, run_training
+from training_for_tests import make_data, run_training
 
 from act_policy.data.datamodule import Batch
 from act_policy.learning_curves import curves_section, read_metrics

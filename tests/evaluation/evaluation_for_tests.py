@@ -1,7 +1,7 @@
-"""A task that needs eyes: reach the column that the picture shows. Importable by worker processes.
+"""A task that needs eyes: reach the column that the image shows. Importable by worker processes.
 
-The picture's brightness is the target's place; the hand starts at 0. A policy that sees nothing
-goes to where a black picture means.
+The image's brightness is the target's place; the hand starts at 0. A policy that sees nothing
+goes to where a black image means.
 """
 
 import os
@@ -29,8 +29,8 @@ SCHEMA = Schema(
 STEP_LIMIT = 40
 
 
-class Pictures(dict[str, np.ndarray]):
-    """Pictures drawn when they are read; `drawn` counts them."""
+class Images(dict[str, np.ndarray]):
+    """Images drawn when they are read; `drawn` counts them."""
 
     def __init__(self, environment: "ReachEnv"):
         super().__init__(dict.fromkeys(environment.sizes))
@@ -63,7 +63,7 @@ class ReachEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
         return self.observe(), {"success": False}
 
     def observe(self) -> dict[str, Any]:
-        return {"pixels": Pictures(self), "agent_pos": np.array([self.x], np.float32)}
+        return {"pixels": Images(self), "agent_pos": np.array([self.x], np.float32)}
 
     def step(self, action: np.ndarray) -> Any:
         self.x += float(np.clip(action[0], -0.05, 0.05))
@@ -73,7 +73,7 @@ class ReachEnv(gymnasium.Env[dict[str, Any], np.ndarray]):
 
 
 class SeeingPolicy:
-    """Goes straight to where the picture shows the target; misses targets beyond its reach."""
+    """Goes straight to where the image shows the target; misses targets beyond its reach."""
 
     schema = SCHEMA
     chunk_length = 4
