@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.command is _recover:
-            return _recover(options)
+            recovered: int = _recover(options)
+            return recovered
         with deployed(options.policy, options.robot, options.settings) as deployment:
             code: int = options.command(deployment, options)
             return code

@@ -64,4 +64,5 @@ def demonstrated(schema: Schema, metadata: Mapping[str, Any]) -> Demonstrated:
         i, j = schema.action_names.index(name), schema.state_names.index(name)
         for values, measured in zip(action, state, strict=True):
             values[i] = measured[j]
-    return Demonstrated(*state, *action, images, relative)
+    (state_low, state_high), (action_low, action_high) = state, action
+    return Demonstrated(state_low, state_high, action_low, action_high, images, relative)

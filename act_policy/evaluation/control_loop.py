@@ -55,18 +55,18 @@ def episode_in_lock_step(
     operator.key("\n")
     while not robot.ended:
         loop.tick(now, operator)
-        _check(loop)
+        if reason := _stopped(loop):
+            raise UserError(reason)
         now += loop.period
     return _result(robot, seed)
 
 
 def episode_in_real_time(
     environment: Environment, inference: Inference, seed: int, settings: RobotSettings
-) -> tuple[EpisodeResult, Punctuality]:
+) -> tuple[EpisodeResult, Punctuality | str]:
     """Run one episode against the clock on the wall; the policy answers when it can.
 
-    Raises:
-        UserError: the loop held the arm; the message is its reason.
+    Where the loop holds the arm, the episode ends there, failed, with the reason of the hold.
     """
     robot = SimulatedRobot(environment, seed)
     space = action_space(robot.schema, demonstrated(robot.schema, {}), settings)
@@ -78,7 +78,8 @@ def episode_in_real_time(
     due = time.monotonic()
     while not robot.ended:
         loop.tick(time.monotonic(), operator)
-        _check(loop)
+        if reason := _stopped(loop):
+            return _result(robot, seed)._replace(success=False), reason
         loop.deadlines.add(due, time.monotonic())
         due = max(due + loop.period, time.monotonic())
         time.sleep(max(0.0, due - time.monotonic()))
@@ -103,15 +104,16 @@ def _loop(
     )
 
 
-def _check(loop: ControlLoop) -> None:
+def _stopped(loop: ControlLoop) -> str:
+    """Why the loop moves the arm no more; "" while it does."""
     if loop.supervisor.mode is Mode.WAITING:
-        raise UserError(f"the loop did not start: {loop.events.events[-1].detail}")
-    if loop.supervisor.mode is Mode.HOLDING:
-        raise UserError(loop.supervisor.reason)
+        return f"the loop did not start: {loop.events.events[-1].detail}"
+    return loop.supervisor.reason if loop.supervisor.mode is Mode.HOLDING else ""
 
 
 def _result(robot: SimulatedRobot, seed: int) -> EpisodeResult:
-    return EpisodeResult(seed, robot.success, len(robot.actions), np.stack(robot.actions))
+    actions = np.asarray(robot.actions, np.float32).reshape(-1, robot.schema.action_size)
+    return EpisodeResult(seed, robot.success, len(actions), actions)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -83,10 +83,10 @@ def scored_data(
         pool = run.pool if len(run.trained) > 1 else None
         if episodes is None:
             return Scored(run.dataset, run.held_out, pool, run.says_held_out)
-        chosen = choose_episodes(SETTING, episodes, run.dataset)
-        known = len(set(chosen) & set(run.trained))
-        says = f"{len(chosen)} chosen episodes, {known} of which were trained on,"
-        return Scored(run.dataset, chosen, pool, says)
+        named = choose_episodes(SETTING, episodes, run.dataset)
+        known = len(set(named) & set(run.trained))
+        says = f"{len(named)} chosen episodes, {known} of which were trained on,"
+        return Scored(run.dataset, named, pool, says)
     if path is None:
         raise UserError(
             "the demonstrations that the policy was trained on are not at hand; give "
