@@ -39,7 +39,8 @@ lint: setup  ## ruff, mypy, import directions
 	$(BIN)/lint-imports
 
 test: lint  ## Lint, types and the quick tests
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
+	@# a test that is stuck is named, and tried once more
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --timeout=120 --reruns=1 --only-rerun=Timeout
 
 test-all: lint  ## The quick tests and the slow ones
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile -m 'not gpu'

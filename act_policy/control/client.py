@@ -4,6 +4,7 @@ import asyncio
 import ssl
 import threading
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -227,10 +228,12 @@ class RemotePolicy:
             return
 
         async def end() -> None:
-            if politely:
-                await connection.close()  # which takes the timeout at most
-            connection.transport.abort()
-            await connection.wait_closed()
+            with suppress(TimeoutError):  # it is dropped all the same
+                async with asyncio.timeout(self.timeout):
+                    if politely:
+                        await connection.close()
+                    connection.transport.abort()
+                    await connection.wait_closed()
 
         asyncio.run_coroutine_threadsafe(end(), self._loop).result()
 

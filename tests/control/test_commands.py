@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,11 +123,17 @@ def running(words: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for(process: subprocess.Popen[str], words: str) -> str:
+    """Read on to a line; a process that does not say it within a minute is killed."""
     assert process.stdout is not None
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
+    said = []
     for line in process.stdout:
+        said.append(line)
         if line.startswith(words):
+            watchdog.cancel()
             return line
-    raise AssertionError(f"it ended without {words!r}: {process.communicate()[1]}")
+    raise AssertionError(f"{words!r} is not in {said}; {process.communicate()[1]}")
 
 
 # The machine that tests may be busy: only what does not depend on punctuality is looked at.

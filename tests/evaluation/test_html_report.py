@@ -213,7 +213,7 @@ def test_replay_of_other_demonstrations_and_chosen_episodes(run: Path, tmp_path:
     [
         (["mode=replays"], "expected rollout or replay"),
         (["data.path=somewhere"], "data.path is for mode=replay"),
-        (["mode=replay", "data.episodes=[7]"], r"data.episodes=\[7\].*0 to 2"),
+        (["mode=replay", "data.episodes=[7]"], r"data.episodes: episodes \[7\].*0 to 2"),
         (["mode=replay", "data.chunks=0"], "data.chunks=0"),
         (["mode=replay", "data.path=/nowhere"], "/nowhere: no such folder"),
         (["mode=replay", "demonstrations=/nowhere"], "not at hand; give data.path"),
