@@ -157,6 +157,7 @@ def test_skipping_needs_the_cache(tmp_path):
         data.setup("fit")
 
 
+@pytest.mark.slow
 def test_workers_change_no_image_without_a_cache(tmp_path):
     folder = write_lerobot(tmp_path / "d", keys=(TOP,))
     data = DemonstrationDataModule(folder, 4, 3, held_out_fraction=0.0, cache=None, workers=2)
