@@ -87,17 +87,17 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
                 )
             cameras = {
                 name: _camera(path, name, images, steps, jpeg_order)
-                for name, images in file["observations/images"].items()
+                for name, images in _members(file["observations/images"])
                 if not name.endswith("_depth")
             }
             vectors = {
                 _VECTOR_NAMES.get(key, key): VectorField(f"observations/{key}", int(data.shape[1]))
-                for key, data in file["observations"].items()
+                for key, data in _members(file["observations"])
                 if key != "qpos" and _is_vector(data, steps)
             }
             stored = file.attrs.get("schema")
             seed, success = file.attrs.get("seed"), file.attrs.get("success")
-            left_alone = [n for n in file["observations/images"] if n.endswith("_depth")]
+            names = [name for name, _ in _members(file["observations/images"])]
             return Episode(
                 path=path,
                 state=state,
@@ -109,7 +109,7 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
                 success=None if success is None else bool(success),
                 instruction=str(file.attrs.get("instruction", "")),
                 is_act_plus_plus=bool(file.attrs.get("compress")) or "compress_len" in file,
-                left_alone=tuple(left_alone),
+                left_alone=tuple(name for name in names if name.endswith("_depth")),
             )
     except UserError:
         raise
@@ -119,6 +119,15 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
             f"{path}: is not a readable HDF5 file ({error}). "
             "Repair the file or move it out of the folder."
         ) from None
+
+
+def _members(group: Any) -> list[tuple[str, Any]]:
+    """What an HDF5 group holds, all of it at once.
+
+    h5py keeps HDF5's lock while a group is iterated over. Were the loop left by an error, every
+    other thread would wait until the error is forgotten.
+    """
+    return list(group.items())
 
 
 def _was_being_written(path: Path) -> bool:

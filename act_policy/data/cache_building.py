@@ -8,10 +8,9 @@ import os
 import shutil
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -134,7 +133,7 @@ def _remove_unused(folder: Path, needed: Sequence[CacheFile]) -> None:
 
 
 def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecodable: str) -> None:
-    """Decode every frame into its place, episode by episode, in a thread for each core."""
+    """Decode every frame into its place, episode by episode, in one thread for each core."""
     need = sum(cache.size(dataset) for cache in caches)
     folder = caches[0].path.parent
     free = shutil.disk_usage(folder).free
@@ -167,35 +166,26 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
                 bar.update()
             return broken
 
-        # HDF5 has one lock for all threads of a process, and a damaged file can leave it locked:
-        # such files are read by the calling thread alone.
-        threads = 0 if _is_hdf5(dataset, caches[0]) else _usable_cores()
-        with ThreadPoolExecutor(max(threads, 1)) as pool:
+        with ThreadPoolExecutor(_usable_cores()) as pool:
             for cache in caches:
                 with atomic_file(cache.path) as file:
                     # also a file system that is too full for it says so now
                     os.posix_fallocate(file.fileno(), 0, cache.size(dataset))
                     ends = np.cumsum(dataset.lengths[list(cache.episodes)])
-                    jobs: dict[int, Callable[[], list[int]]] = {}
+                    jobs: dict[int, Future[list[int]]] = {}
                     for episode, end in zip(cache.episodes, ends.tolist(), strict=True):
                         place = end - int(dataset.lengths[episode])
-                        job = partial(decode_episode, cache, episode, place, file.fileno())
-                        jobs[episode] = pool.submit(job).result if threads else job
+                        jobs[episode] = pool.submit(
+                            decode_episode, cache, episode, place, file.fileno()
+                        )
                     try:
-                        broken = [(e, step) for e, job in jobs.items() for step in job()]
+                        broken = [(e, step) for e, job in jobs.items() for step in job.result()]
                     except BaseException:
                         stop.set()  # the file is closed only when no thread writes any more
                         pool.shutdown(cancel_futures=True)
                         raise
                 with atomic_file(cache.report) as file:
                     file.write(json.dumps({"undecodable": broken}).encode())
-
-
-def _is_hdf5(dataset: DemonstrationDataset, cache: CacheFile) -> bool:
-    return any(
-        dataset.image_file(episode, cache.camera.name).suffix == ".hdf5"
-        for episode in cache.episodes
-    )
 
 
 def _write(file: int, frame: np.ndarray, offset: int) -> None:

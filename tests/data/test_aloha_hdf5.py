@@ -1,6 +1,8 @@
 """Reading episodes of others and our own, and what does not fit."""
 
+import gc
 import json
+import threading
 from pathlib import Path
 
 import h5py
@@ -236,6 +238,27 @@ def test_a_file_of_another_structure_is_refused(make_folder, field, replacement,
     with pytest.raises(UserError, match=message) as error:
         open_dataset(path.parent)
     assert str(path) in str(error.value)
+
+
+def test_a_refused_file_holds_no_other_thread(make_folder):
+    """h5py's lock is free again, though the error, and with it the reader's frame, is kept."""
+    path = make_folder([2]) / "episode_000000.hdf5"
+    with h5py.File(path, "a") as file:
+        del file["observations/images/top"]
+        file["observations/images/top"] = np.zeros(3)
+    with pytest.raises(UserError, match="camera top is float64") as error:
+        open_dataset(path.parent)
+    opened = threading.Event()
+
+    def open_it():
+        with h5py.File(path):
+            opened.set()
+
+    threading.Thread(target=open_it, daemon=True).start()
+    freed = opened.wait(10)
+    del error
+    gc.collect()  # where it was held, the thread goes on now
+    assert freed
 
 
 def test_a_file_cut_short_is_named(make_folder):
