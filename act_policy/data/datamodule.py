@@ -1,8 +1,9 @@
 """Demonstrations as batches for training: raw images and physical units, in a fixed order."""
 
-import gc
+import multiprocessing
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,7 @@ from act_policy.data.demonstrations import Demonstrations, choose_episodes, open
 from act_policy.data.loader import EpochOrder, ResumableLoader
 from act_policy.data.mixed_dataset import MixedDataset
 from act_policy.data.order import Locality, Mix
-from act_policy.data.samples import Batch as Batch
-from act_policy.data.samples import Samples
+from act_policy.data.samples import Batch, Samples, as_it_is
 from act_policy.data.selection import check_episode_list
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
@@ -242,20 +242,16 @@ class DemonstrationDataModule(LightningDataModule):
             "num_workers": self._workers,
             "persistent_workers": self._workers > 0,
             "pin_memory": on_gpu,
-            "collate_fn": _as_it_is,
-            "worker_init_fn": _keep_inherited,
+            "collate_fn": as_it_is,
+            "multiprocessing_context": _clean_processes() if self._workers else None,
         }
 
 
-def _as_it_is(batch: Batch) -> Batch:
-    """Samples fetches whole batches; there is nothing to collate."""
-    return batch
+def _clean_processes() -> BaseContext:
+    """How workers are begun: as copies of a process that imported what they need, and no more.
 
-
-def _keep_inherited(worker: int) -> None:
-    """Never collect garbage of the parent process in a worker.
-
-    Decoders and encoders are among it, whose threads stayed in the parent: to free them here ends
-    in a segmentation fault. What is not looked at is not copied either.
+    Copies of this one would inherit locks that its decoders' threads hold, and wait for ever.
     """
-    gc.freeze()
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([Samples.__module__])
+    return context

@@ -1,7 +1,5 @@
 """Frames decoded when they are asked for, in place of a cache on disk."""
 
-import copy
-import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
@@ -50,16 +48,9 @@ class DecodedFrames:
         self._spans = np.append(firsts, len(self.blocks))
         self._kept: OrderedDict[tuple[str, int], np.ndarray] = OrderedDict()
         dataset.close()
-        self._process = os.getpid()
-        self._inherited: DemonstrationDataset | None = None
 
     def read(self, camera: str, frames: np.ndarray) -> np.ndarray:
         """uint8 (b, h, w, 3) of frames counted through all episodes; UndecodableFrameError."""
-        if self._process != os.getpid():
-            # A worker: files that its parent opened share their place with it. They are not closed
-            # here, since decoders may not be freed in another process than their own.
-            self._inherited, self._dataset = self._dataset, copy.copy(self._dataset)
-            self._process = os.getpid()
         images = np.empty((len(frames), *self._shapes[camera]), np.uint8)
         for i in np.argsort(frames, kind="stable").tolist():
             images[i] = self._take(camera, int(frames[i]))
@@ -104,7 +95,7 @@ class DecodedFrames:
         return np.cumsum(begins) - 1
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_kept": OrderedDict(), "_inherited": None}
+        return self.__dict__ | {"_kept": OrderedDict()}
 
 
 class Frames:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from act_policy.data.datamodule import Batch
+from act_policy.data.samples import Batch
 from act_policy.errors import UserError
 from act_policy.model.act import ACTOutput, Latent
 from act_policy.model.checkpoint import to_checkpoint

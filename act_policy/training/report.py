@@ -8,7 +8,7 @@ import lightning
 import torch
 from torch import Tensor
 
-from act_policy.data.datamodule import Batch
+from act_policy.data.samples import Batch
 from act_policy.errors import UserError
 from act_policy.learning_curves import ERROR_PREFIX, curves_section
 from act_policy.page import page, write_page

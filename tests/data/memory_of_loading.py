@@ -10,16 +10,13 @@ import os
 import sys
 from pathlib import Path
 
-from act_policy.data.datamodule import DemonstrationDataModule
-
 
 def anonymous_bytes() -> int:
-    """Of this process and its children: memory that no file backs, shared pages counted once."""
-    processes = [os.getpid()]
-    for path in Path("/proc/self/task").glob("*/children"):
-        processes += [int(pid) for pid in path.read_text().split()]
-    total = 0
-    for pid in processes:
+    """Of this process and all it began: memory that no file backs, shared pages counted once."""
+    processes, total = [os.getpid()], 0
+    for pid in processes:  # which grows by the children of each
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            processes += [int(child) for child in path.read_text().split()]
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss_Anon:"):
                 total += 1024 * int(line.split()[1])
@@ -27,6 +24,8 @@ def anonymous_bytes() -> int:
 
 
 def main(folder: str, cache: str, epochs: int, cgroup: str) -> None:
+    from act_policy.data.datamodule import DemonstrationDataModule  # workers do not need it
+
     if cgroup != "none":
         (Path(cgroup) / "cgroup.procs").write_text(str(os.getpid()))
     data = DemonstrationDataModule(

@@ -157,12 +157,11 @@ def test_skipping_needs_the_cache(tmp_path):
         data.setup("fit")
 
 
-@pytest.mark.slow
 def test_workers_change_no_image_without_a_cache(tmp_path):
     folder = write_lerobot(tmp_path / "d", keys=(TOP,))
     data = DemonstrationDataModule(folder, 4, 3, held_out_fraction=0.0, cache=None, workers=2)
     loader = data.train_dataloader()
-    assert data.train_samples[20].step >= 0  # this process has a file open when it forks
+    assert data.train_samples[20].step >= 0  # this process has a file open when the workers begin
     seen = []
     for batch in loader:
         starts = np.cumsum([0, *data.dataset.lengths])[batch.episode]

@@ -10,7 +10,7 @@ import torch
 from training_for_tests import NO_CVAE, TINY, Run, make_data, run_training, write_demonstrations
 
 from act_policy import ACTPolicy
-from act_policy.data.datamodule import Batch
+from act_policy.data.samples import Batch
 from act_policy.errors import UserError
 from act_policy.training import build
 from act_policy.training.build import build_training

@@ -9,7 +9,7 @@ import torch
 from browser import headings, opened
 from training_for_tests import make_data, run_training
 
-from act_policy.data.datamodule import Batch
+from act_policy.data.samples import Batch
 from act_policy.learning_curves import curves_section, read_metrics
 from act_policy.page import page, write_page
 from act_policy.training.report import TrainingReport

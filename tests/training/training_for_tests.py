@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.datamodule import Batch, DemonstrationDataModule
+from act_policy.data.datamodule import DemonstrationDataModule
+from act_policy.data.samples import Batch
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.build import build_training, train
 from act_policy.training.checkpoints import Checkpoints
