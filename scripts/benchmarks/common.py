@@ -55,7 +55,7 @@ def ask_peer(config: Any, settings: Any, **more: Any) -> Row:
 
     request = {**OmegaConf.to_container(config), **more}
     if settings is not None:
-        request["model"] = OmegaConf.to_container(settings.model)
+        request["network"] = lerobot_fields(settings.model)
         request["batch_size"] = settings.data.batch_size
     script = Path(__file__).with_name("peer.py")
     done = subprocess.run(
@@ -65,6 +65,18 @@ def ask_peer(config: Any, settings: Any, **more: Any) -> Row:
         raise UserError(f"peer={config.peer} failed:\n{done.stderr[-3000:]}")
     row: Row = json.loads(done.stdout.strip().splitlines()[-1])
     return row
+
+
+def lerobot_fields(model: Any) -> dict[str, Any]:
+    """The network's sizes by the names of LeRobot's ACTConfig; without a latent, its defaults."""
+    from act_policy.export.lerobot_config import SIZES
+
+    return {theirs: model[ours] for theirs, ours in SIZES.items()} | {
+        "n_action_steps": model.chunk_length,
+        "use_vae": model.latent_size > 0,
+        "latent_dim": model.latent_size or 32,
+        "n_vae_encoder_layers": model.latent_layers or 4,
+    }
 
 
 def make_policy(config: Any, settings: Any) -> Any:
@@ -106,7 +118,7 @@ def random_batch(schema: Any, chunk_length: int, size: int, seed: int) -> Any:
     """A batch as the data module makes it."""
     import torch
 
-    from act_policy.data.datamodule import Batch
+    from act_policy.data.samples import Batch
     from act_policy.types import Observation
 
     generator = torch.Generator().manual_seed(seed)

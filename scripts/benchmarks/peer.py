@@ -31,12 +31,12 @@ def train(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     import torch
 
     policy, preprocessor, _ = make_policy(request)
-    size, model = request["batch_size"], request["model"]
+    size, chunk = request["batch_size"], request["network"]["chunk_size"]
     optimizer = torch.optim.AdamW(policy.get_optim_params(), lr=1e-5, weight_decay=1e-4)
     batches = [raw_batch(request, size, seed) for seed in range(4)]
     for batch in batches:
-        batch["action"] = torch.randn(size, model["chunk_length"], 4)
-        batch["action_is_pad"] = torch.zeros(size, model["chunk_length"], dtype=torch.bool)
+        batch["action"] = torch.randn(size, chunk, 4)
+        batch["action_is_pad"] = torch.zeros(size, chunk, dtype=torch.bool)
     policy.train()
     autocast = torch.autocast("cuda", torch.bfloat16, enabled=torch.cuda.is_available())
     state = {"step": 0}
@@ -140,14 +140,22 @@ def data(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
 
 def video_backend() -> str:
     """Name what LeRobot decodes with, put in place if this torchvision no longer has it."""
-    import torchvision
     from lerobot.datasets.video_utils import get_safe_default_codec
 
-    if (codec := get_safe_default_codec()) != "pyav" or hasattr(torchvision.io, "VideoReader"):
+    if (codec := get_safe_default_codec()) != "pyav" or not put_video_reader():
         return str(codec)
+    return "pyav, through a stand-in for the VideoReader that torchvision no longer has"
+
+
+def put_video_reader() -> bool:
+    """Give LeRobot the reader that newer releases of torchvision lack; False if it is there."""
+    import torchvision
+
+    if hasattr(torchvision.io, "VideoReader"):
+        return False
     torchvision.io.VideoReader = VideoReader
     torchvision.set_video_backend = lambda backend: None
-    return "pyav, through a stand-in for the VideoReader that torchvision no longer has"
+    return True
 
 
 class VideoReader:
@@ -220,32 +228,15 @@ def make_policy(request: dict[str, Any]) -> tuple[Any, Any, Any]:
     from lerobot.policies.act.processor_act import make_act_pre_post_processors
 
     torch.set_num_threads(request["threads"])
-    model = request["model"]
     inputs = {"observation.state": PolicyFeature(FeatureType.STATE, (4,))}
     for name, size in request["cameras"].items():
         inputs[f"observation.images.{name}"] = PolicyFeature(FeatureType.VISUAL, (3, *size))
-    sizes = {
-        "chunk_size": "chunk_length",
-        "n_action_steps": "chunk_length",
-        "dim_model": "width",
-        "n_heads": "heads",
-        "dim_feedforward": "feedforward_width",
-        "n_encoder_layers": "encoder_layers",
-        "n_decoder_layers": "decoder_layers",
-        "pre_norm": "pre_norm",
-        "feedforward_activation": "activation",
-        "dropout": "dropout",
-        "vision_backbone": "backbone",
-    }
     config = ACTConfig(
         input_features=inputs,
         output_features={"action": PolicyFeature(FeatureType.ACTION, (4,))},
         device=("cuda" if torch.cuda.is_available() else "cpu"),
         pretrained_backbone_weights=None,
-        use_vae=model["latent_size"] > 0,
-        latent_dim=model["latent_size"] or 32,
-        n_vae_encoder_layers=model["latent_layers"] or 4,
-        **{theirs: model[ours] for theirs, ours in sizes.items()},
+        **request["network"],
     )
     zero_and_one = {"mean": torch.zeros(4), "std": torch.ones(4)}
     statistics = {"observation.state": zero_and_one, "action": zero_and_one}

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from policy_for_tests import smallest_policy
 from server_for_tests import remote_policy, serving
 
 from act_policy import Schema
@@ -18,10 +19,8 @@ from act_policy.evaluation.rollouts import (
     evaluate_policy,
     run_episode,
 )
-from act_policy.model.act import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.sim.metaworld import MetaWorldEnv
-from act_policy.types import FieldStatistics, Statistics
 
 TASK = "act_policy/MetaWorld-button-press-topdown-v0"
 
@@ -34,28 +33,7 @@ def make_policy() -> ACTPolicy:
     assert isinstance(environment.unwrapped, MetaWorldEnv)
     schema: Schema = environment.unwrapped.schema
     environment.close()
-    torch.manual_seed(0)
-    field = FieldStatistics(np.zeros(4), np.ones(4), -np.ones(4), np.ones(4))
-    config = ACTConfig.for_schema(
-        schema,
-        chunk_length=8,
-        width=16,
-        heads=2,
-        feedforward_width=32,
-        encoder_layers=1,
-        decoder_layers=1,
-        latent_size=0,
-        latent_layers=0,
-        pre_norm=True,
-        activation="gelu",
-        dropout=0.0,
-        backbone="resnet18",
-        backbone_stages=1,
-        backbone_width=0.25,
-        backbone_norm="group",
-        camera_embedding=False,
-    )
-    return ACTPolicy(config, schema, Statistics(field, field, 1)).eval()
+    return smallest_policy(schema, chunk_length=8, pre_norm=True, activation="gelu")
 
 
 def check_same(found: list[EpisodeResult], expected: list[EpisodeResult]) -> None:

@@ -5,12 +5,12 @@ import copy
 import numpy as np
 import pytest
 import torch
+from policy_for_tests import smallest_policy
 
 from act_policy import ACTPolicy, Observation
 from act_policy.evaluation.attention import read_attention, recorded_weights
 from act_policy.evaluation.heat_map import enlarged, overlay
-from act_policy.model.act import ACTConfig
-from act_policy.types import Camera, FieldStatistics, Schema, Statistics
+from act_policy.types import Camera, Schema
 
 SCHEMA = Schema(
     cameras=(Camera("wide", 32, 64), Camera("small", 32, 32)),
@@ -20,26 +20,11 @@ SCHEMA = Schema(
     action_units=("m",),
     rate=10.0,
 )
-CONFIG = {
-    "chunk_length": 3,
-    "width": 16,
-    "heads": 2,
-    "feedforward_width": 32,
-    "encoder_layers": 1,
-    "decoder_layers": 2,
-    "latent_size": 0,
-    "latent_layers": 0,
-    "backbone_stages": 1,
-    "backbone_width": 0.25,
-}
 
 
 @pytest.fixture(scope="module")
 def policy() -> ACTPolicy:
-    torch.manual_seed(0)
-    one = FieldStatistics(np.zeros(1), np.ones(1), -np.ones(1), np.ones(1))
-    config = ACTConfig.for_schema(SCHEMA, **CONFIG)
-    return ACTPolicy(config, SCHEMA, Statistics(one, one, 9)).eval()
+    return smallest_policy(SCHEMA, chunk_length=3, decoder_layers=2)
 
 
 def observations(count: int) -> list[Observation[np.ndarray]]:

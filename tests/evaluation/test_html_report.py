@@ -12,6 +12,7 @@ from browser import headings, image_widths, opened, video_seconds
 from evaluation_for_tests import STEP_LIMIT, build, build_staged, load
 from hydra import compose, initialize_config_dir
 from PIL import Image
+from policy_for_tests import smallest_policy
 
 from act_policy import ACTPolicy, Observation, UserError
 from act_policy.data.aloha_hdf5 import write_episode
@@ -21,7 +22,6 @@ from act_policy.evaluation.evaluate import Demonstrations, Settings, evaluate
 from act_policy.evaluation.html_report import Background
 from act_policy.evaluation.moments import Look, even_steps, see_moments
 from act_policy.evaluation.rollouts import EpisodeResult
-from act_policy.model.act import ACTConfig
 from act_policy.model.checkpoint import to_checkpoint
 from act_policy.types import Camera, Schema
 
@@ -113,21 +113,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / "demonstrations" / f"episode_{episode:06}.hdf5"
         write_episode(path, SCHEMA, images, state, state + 1, seed=episode)
     data = open_dataset(folder / "demonstrations")
-    torch.manual_seed(0)
-    config = ACTConfig.for_schema(
-        data.schema,
-        chunk_length=4,
-        width=16,
-        heads=2,
-        feedforward_width=32,
-        encoder_layers=1,
-        decoder_layers=1,
-        latent_size=0,
-        latent_layers=0,
-        backbone_stages=1,
-        backbone_width=0.25,
-    )
-    policy = ACTPolicy(config, data.schema, compute_statistics(data, [0, 1]))
+    policy = smallest_policy(data.schema, compute_statistics(data, [0, 1]))
     (folder / "run" / "checkpoints").mkdir(parents=True)
     torch.save(to_checkpoint(policy.saved()), folder / "run" / "checkpoints" / "best.ckpt")
     (folder / "run" / "metrics.csv").write_text(METRICS)

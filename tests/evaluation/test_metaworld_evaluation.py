@@ -6,15 +6,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+from policy_for_tests import smallest_policy
 
 from act_policy import UserError
 from act_policy.evaluation.evaluate import Settings, evaluate
 from act_policy.evaluation.rollouts import build_environment
-from act_policy.model.act import ACTConfig
-from act_policy.model.policy import ACTPolicy
-from act_policy.types import Camera, FieldStatistics, Schema, Statistics
+from act_policy.types import Camera, Schema
 
 TASK = "act_policy/MetaWorld-button-press-topdown-v0"
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -34,29 +32,8 @@ def schema() -> Schema:
 @pytest.fixture(scope="module")
 def bundle(schema: Schema, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy with random weights; it moves, but not to the button."""
-    zeros, ones = np.zeros(4), np.ones(4)
-    field = FieldStatistics(zeros, ones, -ones, ones)
-    config = ACTConfig.for_schema(
-        schema,
-        chunk_length=8,
-        width=16,
-        heads=2,
-        feedforward_width=32,
-        encoder_layers=1,
-        decoder_layers=1,
-        latent_size=0,
-        latent_layers=0,
-        pre_norm=True,
-        activation="gelu",
-        dropout=0.0,
-        backbone="resnet18",
-        backbone_stages=1,
-        backbone_width=0.25,
-        backbone_norm="group",
-        camera_embedding=False,
-    )
     folder = tmp_path_factory.mktemp("bundle")
-    ACTPolicy(config, schema, Statistics(field, field, 1)).save(folder)
+    smallest_policy(schema, chunk_length=8, pre_norm=True, activation="gelu").save(folder)
     return folder
 
 

@@ -6,16 +6,13 @@ says of each, and what it gives for every step.
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
-import torch
-import torchvision
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS / "data"), str(TESTS.parent / "scripts" / "benchmarks")]
 CHUNK = 4
 
 
@@ -25,28 +22,12 @@ def main(folders: list[str]) -> dict[str, Any]:
     return {"lerobot": lerobot.__version__} | {Path(f).name: read(Path(f)) for f in folders}
 
 
-class VideoReader:
-    """What LeRobot uses of torchvision.io.VideoReader, which newer releases lack."""
-
-    def __init__(self, path: str, stream: str) -> None:
-        self.container = av.open(path)
-
-    def seek(self, seconds: float, keyframes_only: bool = False) -> None:
-        self.container.seek(int(seconds * 1e6))
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for frame in self.container.decode(video=0):
-            pixels = torch.from_numpy(frame.to_ndarray(format="rgb24")).permute(2, 0, 1)
-            yield {"data": pixels, "pts": frame.time}
-
-
 def read(folder: Path) -> dict[str, Any]:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
     from lerobot_for_tests import RATE
+    from peer import put_video_reader
 
-    if not hasattr(torchvision.io, "VideoReader"):
-        torchvision.io.VideoReader = VideoReader
-        torchvision.set_video_backend = lambda backend: None
+    put_video_reader()
     deltas = {"action": [step / RATE for step in range(CHUNK)]}
     dataset = LeRobotDataset(
         f"local/{folder.name}", root=folder, delta_timestamps=deltas, video_backend="pyav"
