@@ -22,9 +22,10 @@ def line_chart(
     x_label: str = "",
     y_label: str = "",
     title: str = "",
-    size: tuple[int, int] = (420, 260),
+    size: tuple[int, int] = (375, 250),
     log_y: bool = False,
     least_span: float = 0.0,
+    broad: str | None = None,
 ) -> Markup:
     """Draw named lines over one another.
 
@@ -36,6 +37,7 @@ def line_chart(
         size: width and height in pixels, the legend not counted.
         log_y: logarithmic y axis; values that are not positive leave gaps.
         least_span: what the y axis spans at least, so that noise does not fill the plot.
+        broad: name of a line to draw below the others, broad and pale, so that none hides it.
     """
     lines = {name: _points(x, y, log_y) for name, (x, y) in curves.items()}
     every = np.concatenate([*lines.values(), np.empty((0, 2))])
@@ -67,8 +69,9 @@ def line_chart(
     for y, label in ticks:
         parts.append(_grid(LEFT, at_y(y), right, at_y(y)))
         parts.append(_text(LEFT - 5, at_y(y) + 4, label, "faint", "end"))
-    for index, points in enumerate(lines.values()):
-        parts.append(_line(points, at_x, at_y, index))
+    below_first = sorted(enumerate(lines.items()), key=lambda line: line[1][0] != broad)
+    for index, (name, points) in below_first:
+        parts.append(_line(points, at_x, at_y, index, name == broad))
     if len(curves) > 1:
         legend, height = _legend(list(curves), width, height)
         parts.extend(legend)
@@ -141,7 +144,11 @@ def _grid(x1: int | float, y1: int | float, x2: int | float, y2: int | float) ->
 
 
 def _line(
-    points: np.ndarray, at_x: Callable[[float], float], at_y: Callable[[float], float], index: int
+    points: np.ndarray,
+    at_x: Callable[[float], float],
+    at_y: Callable[[float], float],
+    index: int,
+    broad: bool,
 ) -> Markup:
     """One path, broken where a point is not finite; a point between two gaps is a dot."""
     commands, pen = [], "M"
@@ -153,10 +160,11 @@ def _line(
         if pen == "M":
             commands.append("h0")  # with round caps a lone point shows
         pen = "L"
+    width, opacity = (6, 0.4) if broad else (1.6, 1)
     return Markup(
-        '<path fill="none" stroke-width="1.6" stroke-linecap="round" stroke-linejoin="round" '
-        'style="stroke:{}"{} d="{}"/>'
-    ).format(_colour(index), _dash(index), "".join(commands))
+        '<path fill="none" stroke-width="{}" stroke-opacity="{}" stroke-linecap="round" '
+        'stroke-linejoin="round" style="stroke:{}"{} d="{}"/>'
+    ).format(width, opacity, _colour(index), _dash(index), "".join(commands))
 
 
 def _legend(names: Sequence[str], width: int, height: int) -> tuple[list[Markup], int]:

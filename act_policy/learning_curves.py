@@ -36,16 +36,21 @@ def curves_section(rows: Sequence[Row], schema: Schema) -> Markup:
         "training batches": _curve(rows, "train_l1"),
         "held-out episodes": _curve(rows, "held_out_l1"),
         "held out, posterior's latent": _curve(rows, "held_out_l1_posterior"),
-        "KL of the latent": _curve(rows, "train_kl"),
     }
     losses = {name: curve for name, curve in losses.items() if len(curve[0])}
     charts = [
         line_chart(losses, "step", "L1 / standard deviation", "Losses", log_y=True),
         *_error_charts(rows, schema),
-        line_chart({"": _curve(rows, "learning_rate")}, "step", "", "Learning rate"),
-        line_chart({"": _curve(rows, "gradient_norm")}, "step", "", "Gradient norm", log_y=True),
-        line_chart({"": _curve(rows, "samples_per_second")}, "step", "", "Samples a second"),
     ]
+    for name, unit, title, log_y in (
+        ("train_kl", "nats", "KL of the latent", True),
+        ("learning_rate", "", "Learning rate", False),
+        ("gradient_norm", "", "Gradient norm", True),
+        ("samples_per_second", "", "Samples a second", False),
+    ):
+        curve = _curve(rows, name)
+        if len(curve[0]):
+            charts.append(line_chart({"": curve}, "step", unit, title, log_y=log_y))
     said = f"Step {last['step']:.0f} after {last.get('minutes', 0.0):.1f} minutes of training."
     return section("Training", paragraph(said), row(*charts))
 

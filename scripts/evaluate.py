@@ -21,6 +21,8 @@ LOADING = {
 }
 """Settings of a run's data that say how it was trained on; all others say what it is."""
 
+ROLLOUT_ALONE = ("execute_steps", "ensemble_coefficient", "max_steps", "quality")
+
 
 def main(config: Any) -> None:
     """Check what was asked, evaluate, print the table."""
@@ -44,13 +46,24 @@ def main(config: Any) -> None:
         raise UserError(
             f"out: checkpoint={checkpoint} belongs to no run; say where with out=FOLDER"
         )
-    if config.mode == "rollout" and config.data.path is not None:
-        raise UserError("data.path is for mode=replay; demonstrations= is for mode=rollout")
+    refuse_what_has_no_effect(config)
     if config.mode == "replay":
         replayed(config, checkpoint, run, Path(out))
     else:
         rolled_out(config, settings, checkpoint, run, Path(out))
     print(f"written: {Path(out) / 'evaluation.json'} and report.html beside it")
+
+
+def refuse_what_has_no_effect(config: Any) -> None:
+    """UserError for a setting that the other mode reads."""
+    if config.mode == "rollout":
+        given = [f"data.{name}" for name, value in config.data.items() if value is not None]
+        says = "for mode=replay; demonstrations= is for mode=rollout"
+    else:
+        given = [name for name in ROLLOUT_ALONE if config[name] is not None]
+        says = "for mode=rollout; mode=replay executes nothing"
+    if given:
+        raise UserError(f"{', '.join(given)}: {says}")
 
 
 def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, out: Path) -> None:

@@ -4,10 +4,10 @@
     python scripts/train.py init=CHECKPOINT data.path=FOLDER out=RUN    (fine-tuning)
     python scripts/train.py resume=RUN          (or a checkpoint in it, or resume=last out=RUN)
 
-RUN holds config.yaml, versions.json, metrics.csv and checkpoints/{last,best}.ckpt. Ctrl-C stops
-after the current step with a checkpoint; resume= goes on exactly there. init= starts from the
-weights of a run, a bundle, or a checkpoint of LeRobot or of the original ACT, whose network and
-normalisation stay.
+RUN holds config.yaml, versions.json, metrics.csv, report.html (its curves, while it trains) and
+checkpoints/{last,best}.ckpt. Ctrl-C stops after the current step with a checkpoint; resume= goes on
+exactly there. init= starts from the weights of a run, a bundle, or a checkpoint of LeRobot or of
+the original ACT, whose network and normalisation stay.
 """
 
 import os

@@ -89,6 +89,13 @@ def test_a_line_runs_through_its_points():
     np.testing.assert_allclose(ys, [222 - 200 * v / 1.1 for v in (0.05, 1.05, 0.55)], atol=0.06)
 
 
+def test_a_broad_line_lies_below_the_others():
+    curves = {"thin": ([0, 1], [0, 1]), "wide": ([0, 1], [0, 1])}
+    made = line_chart(curves, broad="wide")
+    lines = re.findall(r'stroke-width="([\d.]+)" stroke-opacity="[\d.]+"[^>]*stroke:(\S+)"', made)
+    assert lines == [("6", "var(--c1)"), ("1.6", "var(--c0)")]
+
+
 def test_gaps_stay_gaps_and_a_log_axis_has_no_zero():
     gap = line_chart({"a": ([0, 1, 2, 3], [1, 2, np.nan, 3])})
     assert gap.count("M") - gap.count('class="grid"') == 2

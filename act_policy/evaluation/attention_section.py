@@ -38,8 +38,8 @@ def attention_section(moments: Sequence[Moment]) -> Markup:
         paragraph(
             "What the queries of the last decoder block read, as shares of the whole; an action "
             f"is numbered from 1 to {chunk_length}, its place in the chunk. On the images each "
-            "head's brightest place is the one that it reads most. The share under an image is "
-            "what the head reads of that camera in all; the smaller, the fainter the colours."
+            "head's brightest place is the one that it reads most; the less it reads of a camera "
+            "in all, the fainter the colours."
         ),
         table(["", "action", *shares], rows),
         *(
@@ -52,15 +52,19 @@ def attention_section(moments: Sequence[Moment]) -> Markup:
 
 
 def _maps(moment: Moment, query: int) -> Markup:
-    """What is seen, the mean over the heads and each head, a row for each camera."""
-    rows = []
+    """The shares of all heads and of each; then where in each camera's image they lie."""
+
+    def of_heads(values: np.ndarray) -> np.ndarray:
+        return np.concatenate([values[:, query].mean(axis=0)[None], values[:, query]])
+
+    shares = moment.reading.shares()
+    heads = ["all heads", *(f"head {i + 1}" for i in range(len(shares["state"])))]
+    said = [[read, *(f"{one:.0%}" for one in of_heads(share))] for read, share in shares.items()]
+    rows = [table(["", *heads], said)]
     for camera, maps in moment.reading.maps.items():
         seen = np.asarray(moment.observation.images[camera])
         tiles = [figure(image(enlarged(seen, TILE), f"camera {camera}"), camera)]
-        heads = {"all heads": maps[:, query].mean(axis=0)}
-        heads |= {f"head {i + 1}": shares for i, shares in enumerate(maps[:, query])}
-        for name, shares in heads.items():
-            said = f"{name}: {shares.sum():.0%}"
-            tiles.append(figure(image(overlay(seen, shares, TILE), f"{camera}, {said}"), said))
+        for head, places in zip(heads, of_heads(maps), strict=True):
+            tiles.append(figure(image(overlay(seen, places, TILE), f"{camera}, {head}"), head))
         rows.append(row(*tiles))
     return Markup("\n").join(rows)

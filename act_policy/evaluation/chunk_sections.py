@@ -6,12 +6,17 @@ import numpy as np
 from markupsafe import Markup
 
 from act_policy.evaluation.open_loop import POLICY, Chunk, OpenLoop
+from act_policy.evaluation.report import errors_in_words
 from act_policy.page import details, line_chart, paragraph, row, section, table
 from act_policy.types import Schema
 
-CHART = (280, 190)
+CHART = (275, 190)
+"""Four beside each other."""
+EXECUTED, MEASURED = "executed", "measured"
+"""Actions that were carried out, and what the joints then did."""
+
 LEAST_SPAN = 0.02
-"""Of an axis of actions, in any unit: smaller differences move no arm."""
+"""Of an axis of actions or errors, in any unit: smaller differences move no arm."""
 
 
 def chunk_charts(
@@ -26,26 +31,33 @@ def chunk_charts(
     """
     charts = []
     for i, (name, unit) in enumerate(zip(schema.action_names, schema.action_units, strict=True)):
-        curves = {label: (np.arange(len(line)), line[:, i]) for label, line in lines.items()}
         xs, ys = [], []
         for step, chunk in sorted(chunks.items()):
             # a gap between one chunk and the next
             xs.append(np.append(step + np.arange(len(chunk)), step + len(chunk)))
             ys.append(np.append(chunk[:, i], np.nan))
-        if xs:
-            curves["predicted"] = np.concatenate(xs), np.concatenate(ys)
+        curves = {"predicted": (np.concatenate(xs), np.concatenate(ys))}
+        curves |= {
+            label: (np.arange(len(line)), line[:, i])
+            for label, line in lines.items()
+            if np.isfinite(line[:, i]).any()
+        }
         charts.append(
-            line_chart(curves, "step", "", named(name, unit), CHART, least_span=LEAST_SPAN)
+            line_chart(curves, "step", "", named(name, unit), CHART, False, LEAST_SPAN, EXECUTED)
         )
     return row(*charts)
 
 
-def measured(schema: Schema, states: np.ndarray) -> np.ndarray:
-    """The state (T, s) of each action that is a state by name, NaN for the others: (T, a)."""
-    columns = {name: i for i, name in enumerate(schema.state_names)}
-    nothing = np.full(len(states), np.nan)
-    found = [states[:, columns[n]] if n in columns else nothing for n in schema.action_names]
-    return np.stack(found, axis=1)
+def joints(schema: Schema, states: np.ndarray) -> np.ndarray:
+    """Of states (T, s) those that are actions too, by name and unit, NaN for the others: (T, a)."""
+    columns = {
+        state: i for i, state in enumerate(zip(schema.state_names, schema.state_units, strict=True))
+    }
+    found = np.full((len(states), schema.action_size), np.nan)
+    for i, action in enumerate(zip(schema.action_names, schema.action_units, strict=True)):
+        if action in columns:
+            found[:, i] = states[:, columns[action]]
+    return found
 
 
 def closest(executed: np.ndarray, demonstrations: Sequence[np.ndarray]) -> np.ndarray:
@@ -67,7 +79,7 @@ def open_loop_section(result: OpenLoop) -> Markup:
     """Errors a joint beside the baselines', then over the horizon."""
     schema = result.schema
     rows = [
-        [name, unit or "-", *(f"{result.of_joints(who)[i]:.4g}" for who in result.errors)]
+        [name, unit or "-", *errors_in_words(result.of_joints(who)[i] for who in result.errors)]
         for i, (name, unit) in enumerate(zip(schema.action_names, schema.action_units, strict=True))
     ]
     rows.append(
@@ -78,13 +90,15 @@ def open_loop_section(result: OpenLoop) -> Markup:
     for i, (name, unit) in enumerate(zip(schema.action_names, schema.action_units, strict=True)):
         horizon = np.arange(1, len(result.counts) + 1)
         curves = {words(who): (horizon, errors[:, i]) for who, errors in result.errors.items()}
-        charts.append(line_chart(curves, "steps ahead", "", named(name, unit), CHART))
+        charts.append(
+            line_chart(curves, "steps ahead", "", named(name, unit), CHART, least_span=LEAST_SPAN)
+        )
     return section(
         "Open-loop error",
         paragraph(
             f"Mean absolute difference between the actions demonstrated and those predicted from "
-            f"what was observed: {result.says} of {result.dataset.folder}, {len(result.chunks)} "
-            f"chunks. {holding_still(result)}{nearest(result)}"
+            f"what was observed, over {len(result.chunks)} chunks of {result.says} "
+            f"(in {result.dataset.folder}). {holding_still(result)}{nearest(result)}"
         ),
         table(["action", "unit", *(words(who) for who in result.errors)], rows),
         details("Error over the horizon", row(*charts), unfolded=True),
@@ -95,10 +109,7 @@ def open_loop_chunks_section(result: OpenLoop) -> Markup:
     """Of the first scored episode what was demonstrated, measured and predicted."""
     episode = result.episodes[0]
     states, actions = result.dataset.state(episode), result.dataset.action(episode)
-    lines = {"demonstrated": actions}
-    joints = measured(result.schema, states)
-    if np.isfinite(joints).any():
-        lines["executed (measured)"] = joints
+    lines = {"demonstrated": actions, MEASURED: joints(result.schema, states)}
     return section(
         "Predicted chunks and a demonstration",
         paragraph(f"Episode {result.dataset.episode_names[episode]}."),

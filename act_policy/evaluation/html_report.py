@@ -15,8 +15,11 @@ from act_policy.control.executor import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.attention_section import Moment, attention_section
 from act_policy.evaluation.chunk_sections import (
+    EXECUTED,
+    MEASURED,
     chunk_charts,
     closest,
+    joints,
     open_loop_chunks_section,
     open_loop_section,
 )
@@ -33,15 +36,16 @@ from act_policy.evaluation.rollout_sections import (
 from act_policy.evaluation.rollouts import Environment, EpisodeResult
 from act_policy.learning_curves import curves_section, read_metrics
 from act_policy.page import film_strip, page, paragraph, section, table, write_page
+from act_policy.sim.aloha_tasks import stages_in_words
 from act_policy.types import Observation
 
 REPORT_FILE, ATTENTION_FILE, FILM_STRIP_FILE = "report.html", "attention.png", "film_strip.png"
 STRIPS = 24
 """At most so many failures are shown."""
-STRIP_HEIGHT = 96
+STRIP_HEIGHT = 136
 """Of their images in pixels."""
 MOMENTS = 4
-"""At so many moments of an episode it is shown what the policy attends to."""
+"""At most so many of an episode's looks show what the policy attends to."""
 CHUNKS = 8
 """At most so many predicted chunks of an episode are shown."""
 
@@ -88,15 +92,16 @@ def write_rollout_report(
     if report["settings"]["ensemble_coefficient"] is not None:
         every = 1
     chosen = [*successes[:1], *failures[:1]]
-    asked = [_asked(one, every, policy.chunk_length) for one in chosen]
-    views = [
-        Look(one, tuple(sorted({*steps, *_moments(one)})))
-        for one, steps in zip(chosen, asked, strict=True)
+    # about as many chunks as lie end to end, but never many: those that overlap look alike
+    asked = [
+        _asked(one, every, min(CHUNKS, max(2, 1 + one.steps // policy.chunk_length)))
+        for one in chosen
     ]
+    attended = _asked(chosen[0], every, MOMENTS)
+    views = [Look(one, (*steps, *attended)) for one, steps in zip(chosen, asked, strict=True)]
     strips = [Look(one, even_steps(one.steps, 6), STRIP_HEIGHT) for one in failures]
     seen = see_moments(build, policy.schema, [*views, *strips], workers)
-    first, its_moments = chosen[0], seen[0].moments
-    moments = {f"{first}, step {step}": its_moments[step] for step in _moments(first)}
+    moments = {f"{chosen[0]}, step {step}": seen[0].moments[step] for step in attended}
     summaries = {"policy": report, **report["baselines"]}
     open_loop = None if background.score is None else background.score(policy)
     _write(
@@ -105,7 +110,11 @@ def write_rollout_report(
         [
             success_section(summaries, warnings(report)),
             films_section(out / "videos", filmed),
-            failures_section(results, list(zip(failures, seen[len(views) :], strict=True))),
+            failures_section(
+                results,
+                list(zip(failures, seen[len(views) :], strict=True)),
+                stages_in_words(report["task"]),
+            ),
             _chunks(policy, chosen, asked, seen[: len(views)], demonstrations),
             *_attention(out, moments, policy),
             *([] if open_loop is None else [open_loop_section(open_loop)]),
@@ -173,27 +182,19 @@ def _chunks(
     parts: list[Markup] = []
     for one, steps, found in zip(episodes, asked, seen, strict=True):
         chunks = {step: policy.predict_chunk(found.moments[step]) for step in steps}
-        lines = {"executed": one.actions}
+        lines = {EXECUTED: one.actions}
         if demonstrations:
             lines["closest demonstration"] = closest(one.actions, demonstrations)
+        lines[MEASURED] = joints(policy.schema, found.states)
         parts.append(paragraph(f"{one}, {outcome(one)} after {one.steps} steps:"))
         parts.append(chunk_charts(policy.schema, lines, chunks))
     return section("Predicted chunks, executed and demonstrated actions", *parts)
 
 
-def _asked(episode: EpisodeResult, every: int, chunk_length: int) -> list[int]:
-    """Some of the steps, `every` so many, at which the policy was asked.
-
-    About end to end, but never many: chunks that overlap cannot be told apart.
-    """
-    count = min(CHUNKS, max(2, 1 + episode.steps // chunk_length))
+def _asked(episode: EpisodeResult, every: int, count: int) -> list[int]:
+    """At most `count` of the steps, `every` so many, at which the policy was asked."""
     steps = range(0, episode.steps, every)
     return [steps[i] for i in even_steps(len(steps) - 1, count)]
-
-
-def _moments(episode: EpisodeResult) -> list[int]:
-    """Steps at which it is shown what the policy attends to."""
-    return sorted({episode.steps * i // MOMENTS for i in range(MOMENTS)})
 
 
 def _attention(

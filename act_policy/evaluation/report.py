@@ -1,8 +1,9 @@
 """What an evaluation found: plain values for JSON, and a table for people."""
 
 import json
+import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -91,6 +92,14 @@ def table(title: str, summaries: Mapping[str, Mapping[str, Any]]) -> Table:
     return made
 
 
+def errors_in_words(errors: Iterable[float]) -> list[str]:
+    """Errors of one joint, all to the same digit: the fourth of the largest, 1e-6 at the finest."""
+    values = list(errors)
+    largest = max(values)
+    digits = 3 - math.floor(math.log10(largest)) if largest > 0 else 0
+    return [f"{value:.{min(max(digits, 0), 6)}f}" for value in values]
+
+
 def replay_table(report: Mapping[str, Any]) -> Table:
     """Mean absolute error of each action, open loop, in its own unit, for the policy and others."""
     errors, data = report["errors"], report["data"]
@@ -103,7 +112,7 @@ def replay_table(report: Mapping[str, Any]) -> Table:
     for who in errors:
         made.add_column(who.replace("_", " "), justify="right")
     for name, unit in report["units"].items():
-        made.add_row(name, unit, *(f"{found['joints'][name]:.4g}" for found in errors.values()))
+        made.add_row(name, unit, *errors_in_words(f["joints"][name] for f in errors.values()))
     made.add_row(
         "mean", "std", *(f"{found['normalised']:.3f}" for found in errors.values()), style="bold"
     )

@@ -18,8 +18,13 @@ Summaries = Mapping[str, Mapping[str, Any]]
 
 def success_section(summaries: Summaries, warnings: Sequence[str]) -> Markup:
     """Success rates with their intervals, the policy's first."""
+    baselines = paragraph(
+        "Beside the policy stands what it must clearly beat: the same policy shown black images, "
+        "and the actions of a demonstration, whatever is seen."
+    )
     return section(
         "Success",
+        *([baselines] if len(summaries) > 1 else []),
         _interval_chart(summaries),
         table(
             ["", *SUCCESS_COLUMNS],
@@ -44,13 +49,16 @@ def films_section(folder: Path, filmed: Sequence[EpisodeResult]) -> Markup:
 
 
 def failures_section(
-    results: Sequence[EpisodeResult], strips: Sequence[tuple[EpisodeResult, Seen]]
+    results: Sequence[EpisodeResult],
+    strips: Sequence[tuple[EpisodeResult, Seen]],
+    stages: Sequence[str],
 ) -> Markup:
     """Failures by the stage of reward that they reached, with film strips.
 
     Args:
         results: of the policy, all.
         strips: the failures that were looked at, and what was seen.
+        stages: in words; may be empty.
     """
     failures = [result for result in results if not result.success]
     if not failures:
@@ -60,6 +68,8 @@ def failures_section(
         group = [one for one in failures if one.stage == stage]
         shown = [(one, seen) for one, seen in strips if one.stage == stage]
         reached = "" if stage is None else f"reached stage {stage}: "
+        if stage is not None and stages:
+            reached = f"reached stage {stage}, {stages[stage]}: "
         seeds = ", ".join(str(one.seed) for one in group)
         summary = f"{reached}{len(group)} of {len(results)} episodes"
         more = [] if len(shown) == len(group) else [f" {len(shown)} of them are shown."]

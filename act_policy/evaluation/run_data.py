@@ -85,7 +85,7 @@ def scored_data(
             return Scored(run.dataset, run.held_out, pool, run.says_held_out)
         named = choose_episodes(SETTING, episodes, run.dataset)
         known = len(set(named) & set(run.trained))
-        says = f"{len(named)} chosen episodes, {known} of which were trained on,"
+        says = f"{len(named)} chosen episodes, {known} of which were trained on"
         return Scored(run.dataset, named, pool, says)
     if path is None:
         raise UserError(

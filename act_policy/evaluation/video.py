@@ -19,6 +19,9 @@ from act_policy.types import Schema
 FRAME_RATE = 30.0
 """About this many images a second: more would be rendered for nobody."""
 
+GAP = 8
+"""White pixels between two frames of a film strip."""
+
 
 def write_video(path: Path, frames: Iterable[UInt8[np.ndarray, "h w 3"]], rate: float) -> None:
     """Write RGB frames of even height and width as an mp4 that every browser plays.
@@ -44,7 +47,8 @@ def write_film_strip(
 ) -> None:
     """Write evenly spaced frames side by side as a PNG, the first and the last among them."""
     chosen = np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int)
-    strip = Image.fromarray(np.concatenate([frames[index] for index in chosen], axis=1))
+    apart = [np.pad(frames[i], ((0, 0), (0, GAP), (0, 0)), constant_values=255) for i in chosen]
+    strip = Image.fromarray(np.concatenate(apart, axis=1)[:, :-GAP])
     with atomic_file(path) as file:
         strip.resize((strip.width // 2, strip.height // 2)).save(file, format="png")
 

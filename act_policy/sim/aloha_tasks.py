@@ -3,11 +3,13 @@
 Both are gym-aloha's: `sample_box_pose`, `sample_insertion_pose` and the tasks' `get_reward`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
+
+from act_policy.sim import aloha_environment_id
 
 Touching = Callable[[str, str], bool]
 """Whether two of the model's geoms, by name, touch at the present moment."""
@@ -22,6 +24,21 @@ RIGHT_FINGER: Final = "vx300s_right/10_right_gripper_finger"
 
 SOCKET: Final = ("socket-1", "socket-2", "socket-3", "socket-4")
 
+TRANSFER_STAGES: Final = (
+    "nothing touches the cube",
+    "the right gripper touches the cube",
+    "the right gripper has lifted the cube",
+    "the left gripper touches the cube",
+    "the left gripper has taken the cube over",
+)
+INSERTION_STAGES: Final = (
+    "not both grippers touch their objects",
+    "both grippers touch their objects",
+    "both grippers have lifted their objects",
+    "the peg touches the socket",
+    "the peg touches the pin inside the socket",
+)
+
 
 class AlohaTask(NamedTuple):
     """One task.
@@ -29,11 +46,13 @@ class AlohaTask(NamedTuple):
     file: its MuJoCo model.
     draw_objects: seed -> position and quaternion of each object, one after the other.
     stage: how far the present contacts show the task to be, 0 to SUCCESS.
+    stages: what each stage means, in words.
     """
 
     file: str
     draw_objects: Callable[[int], np.ndarray]
     stage: Callable[[Touching], int]
+    stages: Sequence[str]
 
 
 def draw_cube(seed: int) -> Float64[np.ndarray, "7"]:
@@ -48,7 +67,7 @@ def draw_peg_and_socket(seed: int) -> Float64[np.ndarray, "14"]:
 
 
 def transfer_stage(touching: Touching) -> int:
-    """0 nothing; right gripper 1 touches, 2 has lifted; left gripper 3 touches, 4 has taken over.
+    """One of TRANSFER_STAGES.
 
     A cube that still lies on the table is not taken over, whichever gripper touches it.
     """
@@ -61,7 +80,7 @@ def transfer_stage(touching: Touching) -> int:
 
 
 def insertion_stage(touching: Touching) -> int:
-    """0 nothing; both grippers 1 touch, 2 have lifted; peg 3 touches socket, 4 the pin inside it.
+    """One of INSERTION_STAGES.
 
     Peg and socket must be off the table in stages 2 and 3.
     """
@@ -86,6 +105,16 @@ def _lying_in(
 
 
 TASKS: Final = {
-    "TransferCube": AlohaTask("bimanual_viperx_transfer_cube.xml", draw_cube, transfer_stage),
-    "Insertion": AlohaTask("bimanual_viperx_insertion.xml", draw_peg_and_socket, insertion_stage),
+    "TransferCube": AlohaTask(
+        "bimanual_viperx_transfer_cube.xml", draw_cube, transfer_stage, TRANSFER_STAGES
+    ),
+    "Insertion": AlohaTask(
+        "bimanual_viperx_insertion.xml", draw_peg_and_socket, insertion_stage, INSERTION_STAGES
+    ),
 }
+
+
+def stages_in_words(environment: str) -> Sequence[str]:
+    """What the stages of an environment, named by its id, mean; empty where it has none."""
+    words = {aloha_environment_id(name): task.stages for name, task in TASKS.items()}
+    return words.get(environment, ())

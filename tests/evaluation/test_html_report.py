@@ -2,6 +2,7 @@
 
 import json
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,16 @@ from act_policy import ACTPolicy, Observation, UserError
 from act_policy.data.aloha_hdf5 import write_episode
 from act_policy.data.dataset import open_dataset
 from act_policy.data.statistics import compute_statistics
+from act_policy.evaluation.chunk_sections import joints
 from act_policy.evaluation.evaluate import Demonstrations, Settings, evaluate
-from act_policy.evaluation.html_report import Background
+from act_policy.evaluation.html_report import Background, _asked
 from act_policy.evaluation.moments import Look, even_steps, see_moments
+from act_policy.evaluation.report import errors_in_words
+from act_policy.evaluation.rollout_sections import failures_section
 from act_policy.evaluation.rollouts import EpisodeResult
 from act_policy.model.checkpoint import to_checkpoint
+from act_policy.sim import aloha_environment_id
+from act_policy.sim.aloha_tasks import stages_in_words
 from act_policy.types import Camera, Schema
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -67,7 +73,7 @@ def test_rollouts_play_and_failures_are_grouped(rollout_report: Path) -> None:
         assert all(0.1 < one < 2 for one in seconds)
         widths = image_widths(shown)
         assert len(widths) == 2 * 6
-        assert set(widths) == {144 + 96}  # both cameras, 96 high
+        assert set(widths) == {204 + 136}  # both cameras, 136 high
         assert shown.locator("summary").first.text_content() == "reached stage 1: 2 of 8 episodes"
         assert "6 of 8" in shown.locator("table").first.text_content()
         legends = shown.locator("svg").nth(1).locator("text").all_text_contents()
@@ -76,6 +82,35 @@ def test_rollouts_play_and_failures_are_grouped(rollout_report: Path) -> None:
     with Image.open(rollout_report / "film_strip.png") as strip:
         assert strip.width > strip.height > 0
     assert not (rollout_report / "attention.png").exists()  # this policy has no attention
+
+
+def test_what_is_shown_is_what_the_policy_looked_at() -> None:
+    episode = EpisodeResult(0, True, 217, np.zeros((217, 1), np.float32))
+    assert _asked(episode, 60, 4) == [0, 60, 120, 180]
+    assert _asked(episode, 100, 4) == [0, 100, 200]
+    assert _asked(episode, 1, 2) == [0, 216]
+
+
+def test_joints_are_actions_of_the_same_name_and_unit() -> None:
+    states = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+    np.testing.assert_equal(joints(SCHEMA, states), [[1.0, np.nan], [3.0, np.nan]])
+    degrees = replace(SCHEMA, action_units=("deg", "rad/s"))
+    assert np.isnan(joints(degrees, states)).all()
+
+
+def test_failures_say_what_their_stage_means() -> None:
+    task = aloha_environment_id("TransferCube")
+    failure = EpisodeResult(3, False, 9, np.zeros((9, 14), np.float32), stage=2)
+    section = failures_section([failure], [], stages_in_words(task))
+    assert "reached stage 2, the right gripper has lifted the cube: 1 of 1 episodes" in section
+    assert "reached stage 2: 1 of 1" in failures_section([failure], [], stages_in_words("other"))
+
+
+def test_errors_of_a_joint_end_at_the_same_digit() -> None:
+    assert errors_in_words([0.00231, 0.2871, 7e-21]) == ["0.0023", "0.2871", "0.0000"]
+    assert errors_in_words([12345.6, 1.26]) == ["12346", "1"]
+    assert errors_in_words([2.1e-5, 1.1e-6]) == ["0.000021", "0.000001"]
+    assert errors_in_words([0.0, 0.0]) == ["0", "0"]
 
 
 def test_moments_are_those_of_the_episode(rollout_report: Path) -> None:
@@ -198,7 +233,9 @@ def test_replay_of_other_demonstrations_and_chosen_episodes(run: Path, tmp_path:
     ("arguments", "words"),
     [
         (["mode=replays"], "expected rollout or replay"),
-        (["data.path=somewhere"], "data.path is for mode=replay"),
+        (["data.path=somewhere"], "data.path: for mode=replay"),
+        (["data.episodes=[0]", "data.chunks=3"], "data.episodes, data.chunks: for mode=replay"),
+        (["mode=replay", "execute_steps=4"], "execute_steps: for mode=rollout"),
         (["mode=replay", "data.episodes=[7]"], r"data.episodes: episodes \[7\].*0 to 2"),
         (["mode=replay", "data.chunks=0"], "data.chunks=0"),
         (["mode=replay", "data.path=/nowhere"], "/nowhere: no such folder"),

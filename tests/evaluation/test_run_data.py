@@ -38,7 +38,7 @@ def test_episodes_are_chosen_by_index_on_disk_or_name(run):
     scored = scored_data(SCHEMA, None, [2, "episode_000003"], {"select": SELECT}, run)
     assert scored.episodes is not None
     assert scored.dataset.lengths[scored.episodes].tolist() == [6, 7]
-    assert scored.says == "2 chosen episodes, 1 of which were trained on,"
+    assert scored.says == "2 chosen episodes, 1 of which were trained on"
     with pytest.raises(UserError, match=r"data\.episodes: episodes \[0\] are not among"):
         scored_data(SCHEMA, None, [0], {"select": SELECT}, run)
 

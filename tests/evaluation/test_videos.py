@@ -10,7 +10,7 @@ from PIL import Image
 
 from act_policy.control.executor import ChunkExecutor
 from act_policy.evaluation.rollouts import EpisodeResult, run_episode
-from act_policy.evaluation.video import replay_frames, write_episode_videos, write_video
+from act_policy.evaluation.video import GAP, replay_frames, write_episode_videos, write_video
 from act_policy.processes import WorkerError
 
 
@@ -68,7 +68,7 @@ def test_an_episode_is_filmed_from_start_to_last_image(tmp_path: Path) -> None:
         assert frames[0].shape == (64, 96 + 64, 3)  # both cameras side by side
         assert frames[0][10, 10, 0] > 200
         with Image.open(path.with_suffix(".png")) as strip:
-            assert strip.size == (6 * frames[0].shape[1] // 2, frames[0].shape[0] // 2)
+            assert strip.size == ((6 * frames[0].shape[1] + 5 * GAP) // 2, 32)
             left, right = np.asarray(strip)[:, :16], np.asarray(strip)[:, -16:]
         assert np.abs(left.astype(int) - frames[0][::2, :32:2]).mean() < 12
         assert np.abs(right.astype(int) - frames[-1][::2, -32::2]).mean() < 12
