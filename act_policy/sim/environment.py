@@ -9,6 +9,7 @@ from gymnasium.spaces import Box
 from gymnasium.spaces import Dict as DictSpace
 from jaxtyping import Float32
 
+from act_policy.errors import UserError
 from act_policy.sim.images import LazyImages
 from act_policy.sim.rendering import Pose, SceneRenderer
 from act_policy.types import Schema
@@ -42,6 +43,8 @@ class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
         render_mode: str | None,
     ) -> None:
         sizes = {camera.name: (camera.height, camera.width) for camera in schema.cameras}
+        if render_mode == "rgb_array" and not sizes:
+            raise UserError("render_mode=rgb_array shows the first camera; cameras={} has none")
         self.schema = schema
         self.render_mode = render_mode
         self.action_space = action_space

@@ -220,4 +220,9 @@ class SceneRenderer:
             font = self._mujoco.mjtFontScale.mjFONTSCALE_100.value
             return gl, self._mujoco.MjrContext(self._model, font)
         except Exception as error:  # each backend has its own kinds
+            if "framebuffer" in str(error):
+                sizes = ", ".join(f"{name} {h}x{w}" for name, (h, w) in self.cameras.items())
+                raise UserError(
+                    f"images of this size cannot be drawn ({error}): {sizes}; ask for smaller ones"
+                ) from error
             raise UserError(_does_not_work(backend, error)) from error

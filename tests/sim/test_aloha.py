@@ -221,6 +221,18 @@ def test_an_unknown_camera_is_named_with_those_there_are(make_aloha):
         make_aloha(cameras={"vis": (12, 16)})
 
 
+def test_images_that_are_too_large_are_said_to_be(make_aloha):
+    environment = make_aloha(cameras={"top": (30_000, 30_000)})
+    observation, _ = environment.reset(seed=0)
+    with pytest.raises(UserError, match=r"cannot be drawn .*: top 30000x30000; ask for smaller"):
+        observation["pixels"]["top"]
+
+
+def test_rendering_needs_a_camera(make_aloha):
+    with pytest.raises(UserError, match=r"rgb_array shows the first camera; cameras=\{\} has none"):
+        make_aloha(cameras={}, render_mode="rgb_array")
+
+
 def touching(*pairs):
     contacts = {frozenset(pair) for pair in pairs}
     return lambda one, other: frozenset((one, other)) in contacts
