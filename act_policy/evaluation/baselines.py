@@ -34,7 +34,7 @@ def draw_demonstration(actions: Sequence[np.ndarray], seed: int) -> np.ndarray:
     return actions[int(np.random.default_rng(seed).integers(len(actions)))]
 
 
-def open_loop(actions: np.ndarray) -> Callable[[Observation[np.ndarray]], np.ndarray]:
+def play_recorded(actions: np.ndarray) -> Callable[[Observation[np.ndarray]], np.ndarray]:
     """Play recorded actions (T, a) one after the other, whatever is observed."""
     remaining = iter(actions)
 

@@ -26,10 +26,11 @@ def chunk_charts(
 
     Args:
         schema: names and units.
-        lines: name -> (T, a).
+        lines: name -> (T, a); the first is what the chunks are to be compared with.
         chunks: step -> (k, a).
     """
     charts = []
+    broad = next(iter(lines))
     for i, (name, unit) in enumerate(zip(schema.action_names, schema.action_units, strict=True)):
         xs, ys = [], []
         for step, chunk in sorted(chunks.items()):
@@ -43,7 +44,7 @@ def chunk_charts(
             if np.isfinite(line[:, i]).any()
         }
         charts.append(
-            line_chart(curves, "step", "", named(name, unit), CHART, False, LEAST_SPAN, EXECUTED)
+            line_chart(curves, "step", "", named(name, unit), CHART, False, LEAST_SPAN, broad)
         )
     return row(*charts)
 

@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,7 @@ def write_rollout_report(
         workers: number of processes.
         background: what else is at hand.
     """
-    failures = [result for result in results if not result.success][:STRIPS]
+    failures = _of_every_stage([result for result in results if not result.success])[:STRIPS]
     successes = [result for result in results if result.success]
     every = report["settings"]["execute_steps"] or policy.chunk_length
     if report["settings"]["ensemble_coefficient"] is not None:
@@ -189,6 +190,16 @@ def _chunks(
         parts.append(paragraph(f"{one}, {outcome(one)} after {one.steps} steps:"))
         parts.append(chunk_charts(policy.schema, lines, chunks))
     return section("Predicted chunks, executed and demonstrated actions", *parts)
+
+
+def _of_every_stage(failures: Sequence[EpisodeResult]) -> list[EpisodeResult]:
+    """The first of each stage, then the second of each, and so on."""
+    earlier: Counter[int | None] = Counter()
+    ranks = []
+    for failure in failures:
+        ranks.append(earlier[failure.stage])
+        earlier[failure.stage] += 1
+    return [failures[i] for i in np.argsort(ranks, kind="stable")]
 
 
 def _asked(episode: EpisodeResult, every: int, count: int) -> list[int]:

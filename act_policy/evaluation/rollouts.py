@@ -11,7 +11,7 @@ import numpy as np
 from act_policy.control.executor import ChunkExecutor, ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.adapting import AdaptedObservations, as_recorded
-from act_policy.evaluation.baselines import BlackImagePolicy, open_loop
+from act_policy.evaluation.baselines import BlackImagePolicy, play_recorded
 from act_policy.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
 
@@ -174,7 +174,7 @@ def _episodes(
 
     def handle(rollout: Rollout, alive: Callable[[], None]) -> EpisodeResult:
         if rollout.actions is not None:
-            replayed = open_loop(rollout.actions)
+            replayed = play_recorded(rollout.actions)
             return run_episode(
                 environment, replayed, rollout.seed, alive, max_steps=len(rollout.actions)
             )

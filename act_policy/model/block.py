@@ -22,7 +22,7 @@ def add_positions(
 
 
 class FeedForward(nn.Module):
-    """Widen, bend, narrow: every token by itself, all by the same weights."""
+    """Widen, activate, narrow: every token by itself, all by the same weights."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from act_policy.data.dataset import open_dataset
 from act_policy.data.statistics import compute_statistics
 from act_policy.evaluation.chunk_sections import joints
 from act_policy.evaluation.evaluate import Demonstrations, Settings, evaluate
-from act_policy.evaluation.html_report import Background, _asked
+from act_policy.evaluation.html_report import Background, _asked, _of_every_stage
 from act_policy.evaluation.moments import Look, even_steps, see_moments
 from act_policy.evaluation.report import errors_in_words
 from act_policy.evaluation.rollout_sections import failures_section
@@ -104,6 +104,16 @@ def test_failures_say_what_their_stage_means() -> None:
     section = failures_section([failure], [], stages_in_words(task))
     assert "reached stage 2, the right gripper has lifted the cube: 1 of 1 episodes" in section
     assert "reached stage 2: 1 of 1" in failures_section([failure], [], stages_in_words("other"))
+
+
+def test_every_stage_has_failures_to_look_at() -> None:
+    stages = [0, 0, 0, 2, 2, 1]
+    failures = [
+        EpisodeResult(seed, False, 1, np.zeros((1, 1), np.float32), stage)
+        for seed, stage in enumerate(stages)
+    ]
+    assert [one.seed for one in _of_every_stage(failures)] == [0, 3, 5, 1, 4, 2]
+    assert _of_every_stage([]) == []
 
 
 def test_errors_of_a_joint_end_at_the_same_digit() -> None:

@@ -9,7 +9,7 @@ from evaluation_for_tests import SCHEMA, FailingPolicy, ReachEnv, SeeingPolicy, 
 
 from act_policy import Observation, UserError
 from act_policy.control.executor import ChunkExecutor
-from act_policy.evaluation.baselines import BlackImagePolicy, draw_demonstration, open_loop
+from act_policy.evaluation.baselines import BlackImagePolicy, draw_demonstration, play_recorded
 from act_policy.evaluation.rollouts import (
     EpisodeResult,
     Rollout,
@@ -111,7 +111,7 @@ def test_a_replayed_demonstration_ignores_what_it_sees() -> None:
 def test_open_loop_hands_out_copies() -> None:
     actions = np.ones((2, 2))
     observation: Observation[Any] = Observation({}, np.zeros(1))
-    select_action = open_loop(actions)
+    select_action = play_recorded(actions)
     select_action(observation)[:] = 9
     np.testing.assert_array_equal(actions, np.ones((2, 2)))
 
