@@ -98,7 +98,8 @@ def scored_data(
         for key, value in (options.get("select") or {}).items()
         if key not in ("episodes", "exclude")
     }
-    settings = {"cameras": schema.camera_names, **options, "select": select}
+    cameras = options.get("cameras") or schema.camera_names  # the run's null: all that it had
+    settings = {**options, "cameras": cameras, "select": select}
     dataset = open_demonstrations(path, **settings)
     chosen = None if episodes is None else choose_episodes(SETTING, episodes, dataset)
     fits = run is not None and not schema.differences(run.dataset.schema)

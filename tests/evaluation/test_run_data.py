@@ -1,5 +1,6 @@
 """Which demonstrations a policy is scored on: counted as on disk, whatever the run selected."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ SCHEMA = Schema((Camera("top", 4, 6),), ("x",), ("m",), ("x",), ("m",), rate=10.
 SELECT = {"exclude": [0]}
 
 
-def write(folder: Path, episodes: int) -> Path:
+def write(folder: Path, episodes: int, schema: Schema = SCHEMA) -> Path:
     """Episode i has 4 + i steps."""
     for episode in range(episodes):
         values = np.arange(4 + episode, dtype=np.float32)[:, None]
-        images = {"top": np.zeros((4 + episode, 4, 6, 3), np.uint8)}
+        images = {c: np.zeros((4 + episode, 4, 6, 3), np.uint8) for c in schema.camera_names}
         path = folder / f"episode_{episode:06d}.hdf5"
-        write_episode(path, SCHEMA, images=images, state=values, action=values)
+        write_episode(path, schema, images=images, state=values, action=values)
     return folder
 
 
@@ -41,6 +42,13 @@ def test_episodes_are_chosen_by_index_on_disk_or_name(run):
     assert scored.says == "2 chosen episodes, 1 of which were trained on"
     with pytest.raises(UserError, match=r"data\.episodes: episodes \[0\] are not among"):
         scored_data(SCHEMA, None, [0], {"select": SELECT}, run)
+
+
+def test_a_camera_that_the_policy_does_not_have_is_left_alone(run, tmp_path):
+    more = replace(SCHEMA, cameras=(Camera("wrist", 4, 6), *SCHEMA.cameras))
+    other = str(write(tmp_path / "other", 1, more))
+    options = {"cameras": None, "select": SELECT}  # as the run's config has it
+    assert scored_data(SCHEMA, other, None, options, run).dataset.schema == SCHEMA
 
 
 def test_what_the_run_left_out_of_its_folder_is_scored_in_another_one(run, tmp_path):
