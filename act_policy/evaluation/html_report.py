@@ -110,7 +110,7 @@ def write_rollout_report(
         f"{report['task']}: {report['success_rate']:.1%} of {len(results)} episodes",
         [
             success_section(summaries, warnings(report)),
-            films_section(out / "videos", filmed),
+            films_section(out / "videos", filmed, len(policy.schema.cameras)),
             failures_section(
                 results,
                 list(zip(failures, seen[len(views) :], strict=True)),

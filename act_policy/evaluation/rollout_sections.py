@@ -34,13 +34,13 @@ def success_section(summaries: Summaries, warnings: Sequence[str]) -> Markup:
     )
 
 
-def films_section(folder: Path, filmed: Sequence[EpisodeResult]) -> Markup:
-    """The filmed episodes, to be played."""
+def films_section(folder: Path, filmed: Sequence[EpisodeResult], cameras: int) -> Markup:
+    """The filmed episodes, to be played; so many cameras stand side by side in each."""
     if not filmed:
         return section("Rollouts", paragraph("None was filmed (videos=0)."))
     films = [
         figure(
-            video(folder / f"seed_{one.seed}_{outcome(one)}.mp4", width=320),
+            video(folder / f"seed_{one.seed}_{outcome(one)}.mp4", width=320 * cameras),
             f"{one}: {outcome(one)} after {one.steps} steps",
         )
         for one in filmed

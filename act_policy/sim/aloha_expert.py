@@ -26,6 +26,9 @@ ARM_JOINTS: Final = (
     "wrist_angle",
     "wrist_rotate",
 )
+UP: Final = np.array([0.0, 0.0, 0.1])
+"""From an object to above it, in metres."""
+
 CLOSED, OPEN = 0.0, 1.0
 
 
@@ -118,9 +121,6 @@ def _bring(lying: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[Way
         WayPoint(270, after, CLOSED),
     ]
 
-
-UP: Final = np.array([0.0, 0.0, 0.1])
-"""From an object to above it, in metres."""
 
 MOTIONS: Final[dict[str, Callable[[np.ndarray], Motion]]] = {
     "TransferCube": transfer_motion,

@@ -71,6 +71,8 @@ def test_rollouts_play_and_failures_are_grouped(rollout_report: Path) -> None:
         seconds = video_seconds(shown)
         assert len(seconds) == 2
         assert all(0.1 < one < 2 for one in seconds)
+        width = shown.locator("video").first.get_attribute("width")
+        assert width == str(2 * 320)  # two cameras side by side
         widths = image_widths(shown)
         assert len(widths) == 2 * 6
         assert set(widths) == {204 + 136}  # both cameras, 136 high
