@@ -217,6 +217,10 @@ def test_replay_of_a_run_scores_what_it_held_out(run: Path) -> None:
         assert len(widths) == 2 * 6 + 4 * 3 * 2 * 4
         assert min(widths) > 0
         assert "rad/s" in shown.locator("table").first.text_content()
+        shares = shown.locator("details table").first
+        assert shares.locator("th").all_text_contents() == ["", "all heads", "head 1", "head 2"]
+        read = shares.locator("tbody td:first-child").all_text_contents()
+        assert read == ["latent", "state", "camera top", "camera wrist"]
         assert "repeats the last spin" in shown.locator("p").first.text_content()
         assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
     with Image.open(run / "replay" / "attention.png") as made:
