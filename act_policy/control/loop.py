@@ -21,6 +21,9 @@ from act_policy.control.settings import RobotSettings
 from act_policy.errors import UserError
 from act_policy.types import Observation
 
+LAST_HOLDS = 3
+"""How often the last hold is tried."""
+
 
 @runtime_checkable
 class Executor(Protocol):
@@ -141,12 +144,20 @@ class ControlLoop:
         self._record(observation, command, now)
 
     def hold(self, now: float) -> None:
-        """Send one last hold, if anything was sent before: the run ends."""
+        """Send one last hold, if anything was sent before: the run ends.
+
+        Where a driver fails, or a second Ctrl-C comes amid it, the hold is sent again.
+        """
         self.supervisor.fault(now, "end", "the run ended")
         position = self.supervisor.space.measure(self._state)
         command = self.supervisor.command(now, None, position)
-        if command is not None:
-            self._send(now, command)
+        for attempt in range(LAST_HOLDS):
+            try:
+                if command is None or self._send(now, command):
+                    return
+            except KeyboardInterrupt:
+                if attempt == LAST_HOLDS - 1:
+                    raise
 
     def _look(self, now: float) -> Observation[np.ndarray] | None:
         """The policy's observation where one is due; a fault where it cannot be had."""
@@ -157,6 +168,7 @@ class ControlLoop:
         try:
             reading = self.robot.get_observation()
             observation = self._contract.observation(reading, look=self._watch.looks)
+            age = float(now - reading.captured)
         except UserError as error:
             self._blind(now, "observation", str(error))
             return None
@@ -164,11 +176,11 @@ class ControlLoop:
             self._blind(now, "robot", f"the robot's observation failed: {error!r}")
             return None
         limit = self._settings.safety.max_tick_time + self._step
-        if abs(now - reading.captured) > limit:
+        if not abs(age) <= limit:  # what is no number is no age
             self._blind(
                 now,
                 "observation",
-                f"the robot says that it was taken {now - reading.captured:.2f} s ago; expected "
+                f"the robot says that it was taken {age:.2f} s ago; expected "
                 f"less than {limit:.2f} s, and the loop's clock (time.monotonic)",
             )
             return None
@@ -212,21 +224,23 @@ class ControlLoop:
             self._blind(now, "observation", str(error))
         return None
 
-    def _send(self, now: float, command: np.ndarray) -> None:
+    def _send(self, now: float, command: np.ndarray) -> bool:
+        """Whether the robot took the command."""
         named = self._contract.command(command)
         try:
             sent = self.robot.send_action(named) or {}
+            changed = {
+                f"driver limit: {name}": f"{value:.4g} became {float(sent[name]):.4g}"
+                for name, value in named.items()
+                if name in sent and not abs(float(sent[name]) - value) <= 1e-3 * (1 + abs(value))
+            }
         except Exception as error:  # of the robot's driver; a hold is tried again at every tick
             reason = f"the robot did not take a command: {error!r}"
             self.supervisor.fault(now, "robot", reason)
             self.events.during(now, {"command failed": reason})
-            return
-        changed = {
-            f"driver limit: {name}": f"{value:.4g} became {float(sent[name]):.4g}"
-            for name, value in named.items()
-            if name in sent and abs(float(sent[name]) - value) > 1e-3 * (1 + abs(value))
-        }
+            return False
         self.events.during(now, changed)
+        return True
 
     def _record(
         self, observation: Observation[np.ndarray] | None, command: np.ndarray | None, now: float
