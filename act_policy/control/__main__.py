@@ -80,14 +80,15 @@ def _run(deployment: Deployment, options: argparse.Namespace) -> int:
         log = None
         if options.log:
             try:
-                log = stack.enter_context(Path(options.log).open("w", encoding="utf-8"))
+                file = Path(options.log).open("w", encoding="utf-8", buffering=1)  # noqa: SIM115
+                log = stack.enter_context(file)
             except OSError as error:
                 raise UserError(f"log {options.log}: {error.strerror}") from None
 
         def tell(event: Event) -> None:
-            print(f"{event.kind}: {event.detail}", flush=True)
             if log is not None:
                 log.write(event.to_json() + "\n")
+            print(f"{event.kind}: {event.detail}", flush=True)
 
         events = EventLog(tell)
         release, robot = None, deployment.robot

@@ -8,7 +8,7 @@ import numpy as np
 
 from act_policy.control.asynchronous import PolicyError
 from act_policy.control.deployment import Deployment
-from act_policy.control.robot import Reading
+from act_policy.control.robot import Reading, observed
 from act_policy.control.safety import pose_outside
 from act_policy.errors import UserError
 from act_policy.image_levels import frame_levels
@@ -41,7 +41,7 @@ def check(
     odd: set[str] = set()
     begun = due = clock()
     while len(captured) < 3 or clock() - begun < seconds:
-        reading = deployment.robot.get_observation()
+        reading = observed(deployment.robot)
         observation = contract.observation(reading)
         captured.append(reading.captured)
         if reason := watch.fault(observation.images, clock()):
