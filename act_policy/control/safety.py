@@ -130,8 +130,11 @@ class Supervisor:
         if wanted is None or not np.isfinite(wanted).all():
             return None
         last = np.where(np.isfinite(self._last), self._last, position)
-        if self.mode is Mode.HOLDING:  # a motion ends at once, however slowly it may change
+        if self.mode is Mode.HOLDING:
+            # a motion ends at once, however slowly it may change; a position that is held stays,
+            # whatever is measured
             last = np.where(self.space.positions, last, 0.0)
+            position = np.where(self._parks & np.isfinite(self.space.park), position, np.nan)
         command, cut = limit_command(self.space, wanted, last, position, self._seconds)
         if self.mode is Mode.RUNNING and proposal is None:
             cut["no action"] = "the policy has none for this moment; holding until it has"

@@ -249,6 +249,16 @@ def test_a_stop_ends_parking_too() -> None:
     assert bench.run(30)[-1]["shoulder"] == pytest.approx(-0.5)
 
 
+def test_a_broken_encoder_does_not_move_an_arm_that_is_held() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    bench.operator.key(" ")
+    before = bench.run(1)[-1]
+    observe = bench.arm.get_observation
+    bench.arm.get_observation = lambda: observe()._replace(joints={"shoulder": 99.0, "gripper": 0})  # type: ignore[method-assign]
+    assert bench.run(10) == [before] * 10
+
+
 def test_a_motion_ends_at_once_however_slowly_it_may_change() -> None:
     bench = Bench(rolling, settings={"joints": {"base": {"max_speed": 0.5}}})
     assert bench.start(12)[-1]["base"] == pytest.approx(0.3)
