@@ -131,12 +131,12 @@ def _run(deployment: Deployment, options: argparse.Namespace) -> int:
         with operator.listening():
             print(f"ready; {KEYS}", flush=True)
             run(loop, operator, options.seconds)
+        episodes = [] if recorder is None else recorder.write()  # a terminal may be gone by now
         print(f"ended by {operator.ended or 'the time limit'}; {loop.deadlines.punctuality()}")
         for kind, count in sorted(events.counts.items()):
             print(f"  {kind}: {count}")
-        if recorder is not None:
-            for path in recorder.write():
-                print(f"recorded {path}")
+        for path in episodes:
+            print(f"recorded {path}")
         ended_well = supervisor.reason in ("", "the run ended")
         if not ended_well:
             print(f"ended while holding: {supervisor.reason}", file=sys.stderr)

@@ -129,9 +129,10 @@ def test_without_any_limits_nothing_moves() -> None:
     given_limits = {name: {"low": -1.0, "high": 1.0} for name in ("shoulder", "gripper", "base")}
     space = action_space(SCHEMA, unknown, settings_from_dict({"joints": given_limits}))
     assert space.max_speed[0] == 4.0
-    imported = {"action": {"min": [None] * 3, "max": [None] * 3}}  # other software may not say
-    with pytest.raises(UserError, match="has no limits"):
-        action_space(SCHEMA, demonstrated(SCHEMA, {"statistics": imported}), RobotSettings())
+    for unsaid in (None, np.inf):  # other software may not say
+        imported = {"action": {"min": [unsaid and -unsaid] * 3, "max": [unsaid] * 3}}
+        with pytest.raises(UserError, match="has no limits"):
+            action_space(SCHEMA, demonstrated(SCHEMA, {"statistics": imported}), RobotSettings())
 
 
 def test_differences_are_no_limits_of_positions() -> None:
