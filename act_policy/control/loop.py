@@ -211,8 +211,9 @@ class ControlLoop:
         if self._operator_acts and self._device is not None:
             try:
                 return Proposal(self._contract.action(self._device.get_action()), 0.0)
-            except Exception as error:
-                self.supervisor.fault(now, "operator's device", str(error))
+            except Exception as error:  # of the owner's device, which may raise anything
+                reason = str(error) if isinstance(error, UserError) else repr(error)
+                self.supervisor.fault(now, "operator's device", reason)
                 return None
         try:
             if observation is not None:

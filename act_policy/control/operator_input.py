@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TextIO
 
@@ -129,4 +129,5 @@ def _unbuffered(stream: TextIO) -> Iterator[TextIO]:
     try:
         yield stream
     finally:
-        termios.tcsetattr(stream, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # it is gone
+            termios.tcsetattr(stream, termios.TCSADRAIN, before)

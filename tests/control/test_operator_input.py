@@ -96,6 +96,14 @@ def test_every_key_of_a_terminal_arrives() -> None:
         wait_for(lambda: operator.ended)
 
 
+def test_a_terminal_that_is_gone_stops_and_lets_the_run_end() -> None:
+    ours, theirs = pty.openpty()
+    operator = OperatorInput()
+    with os.fdopen(theirs) as keys, operator.listening(keys):
+        os.close(ours)
+        assert wait_for(operator.stop_requested).startswith("the keyboard is gone")
+
+
 def test_no_stop_is_lost_at_whatever_moment_it_comes() -> None:
     def press_at(step: int) -> tuple[OperatorInput, str, bool]:
         """Press a key before the given instruction of stop_requested, as a signal may."""
