@@ -114,8 +114,10 @@ class ControlLoop:
         self._operator_acts = self._moved = self._recording_failed = False
         self.deadlines = Deadlines(self.period)
 
-    def tick(self, now: float, operator: OperatorInput) -> None:
-        """One turn."""
+    def tick(
+        self, now: float, operator: OperatorInput, clock: Callable[[], float] | None = None
+    ) -> None:
+        """One turn at this moment; by the clock a turn that took too long sends no action."""
         supervisor = self.supervisor
         late, longest = now - self._then - self.period, self._settings.safety.max_tick_time
         self._then = now
@@ -137,6 +139,10 @@ class ControlLoop:
             supervisor.replan = False
 
         proposal = self._propose(observation, now)
+        if clock is not None and (took := clock() - now) > longest:
+            supervisor.fault(
+                now, "late tick", f"this turn has taken {took:.2f} s; max_tick_time is {longest} s"
+            )
         position = supervisor.space.measure(self._state)
         command = supervisor.command(now, proposal, position)
         if command is not None:
@@ -277,7 +283,7 @@ def run(
             now = clock()
             if seconds is not None and now - begun >= seconds:
                 break
-            loop.tick(now, operator)
+            loop.tick(now, operator, clock)
             done = clock()
             loop.deadlines.add(due, done)
             due += loop.period

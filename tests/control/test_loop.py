@@ -224,6 +224,22 @@ def test_a_turn_that_takes_too_long_is_a_fault() -> None:
     assert bench.supervisor.reason == "this turn is 0.80 s late; max_tick_time is 0.5 s"
 
 
+def test_a_turn_in_which_the_driver_blocked_sends_no_action_any_more() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    observe = bench.arm.get_observation
+
+    def slow() -> Reading:
+        reading = observe()
+        bench.clock.now += 0.8
+        return reading
+
+    bench.arm.get_observation = slow  # type: ignore[method-assign]
+    bench.loop.tick(bench.clock.now, bench.operator, bench.clock)
+    assert bench.arm.sent[-1]["base"] == 0
+    assert bench.supervisor.reason == "this turn has taken 0.80 s; max_tick_time is 0.5 s"
+
+
 def test_a_hold_goes_to_its_parking_place_slowly() -> None:
     settings = {"joints": {"shoulder": {"hold": "park", "park": -0.5, "approach_speed": 0.5}}}
     bench = Bench(settings=settings)
