@@ -190,15 +190,26 @@ class ControlLoop:
                 f"less than {limit:.2f} s, and the loop's clock (time.monotonic)",
             )
             return None
-        self._state, self._captured = observation.state, reading.captured
+        before, self._state, self._captured = self._state, observation.state, reading.captured
         if self._watch.looks and (reason := self._watch.fault(observation.images, now)):
             self._blind(now, "camera", reason)
             return None
         outside = pose_outside(
             self._contract.schema, self._shown, self._state, self._settings.safety.start_outside
         )
-        self._obstacle = "; ".join(outside)
+        self._obstacle = "; ".join(outside + self._leaps(before))
         return observation
+
+    def _leaps(self, before: np.ndarray) -> list[str]:
+        """Sentences on what moved faster than it may: the arm begins where it is measured."""
+        space = self.supervisor.space
+        then, now = space.measure(before), space.measure(self._state)
+        far = np.abs(space.difference(now, then)) > space.max_speed * self._step
+        return [
+            f"{space.names[i]} went from {then[i]:.4g} to {now[i]:.4g} {space.units[i]} between two "
+            "looks; let it go on when the arm rests"
+            for i in np.flatnonzero(far)
+        ]
 
     def _blind(self, now: float, kind: str, reason: str) -> None:
         """No observation to act on: a fault if the arm moves, an obstacle to its start else."""

@@ -98,8 +98,25 @@ def test_resuming_begins_where_the_arm_is_now() -> None:
     bench.run(2)
     bench.arm.joints["shoulder"] = -0.6  # pushed by hand, while it holds
     bench.arm.send_action = lambda action: bench.arm.sent.append(dict(action))  # type: ignore[method-assign]
+    bench.run(1)
     bench.start(4)
     assert bench.arm.sent[-1]["shoulder"] == pytest.approx(-0.6)
+
+
+def test_the_arm_is_not_started_at_a_place_where_it_was_for_one_reading_only() -> None:
+    bench = Bench()
+    bench.start()
+    bench.operator.key(" ")
+    bench.run(2)
+    bench.arm.joints["shoulder"] = 0.9  # an encoder's slip, inside the demonstrated range
+    sent = bench.start(1)
+    assert sent[-1]["shoulder"] == pytest.approx(0.2)
+    assert bench.events.events[-1].kind == "start refused"
+    assert "shoulder went from 0.2 to 0.9 rad" in bench.events.events[-1].detail
+    bench.arm.joints["shoulder"] = 0.2
+    bench.run(2)
+    bench.start(4)
+    assert bench.supervisor.mode is Mode.RUNNING
 
 
 def broken(observation: Observation[np.ndarray]) -> np.ndarray:
