@@ -137,7 +137,7 @@ def _dimension(
         )
     else:
         place = -1
-    if joint.max_step is not None and (place < 0 or not position):
+    if (joint.max_step or np.inf) < np.inf and (place < 0 or not position):
         raise UserError(
             f'settings: joints."{name}".max_step is {joint.max_step}, but {name} is a {kind} whose '
             "position nothing measures; leave it out, or give max_speed"
