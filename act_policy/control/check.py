@@ -81,10 +81,20 @@ def _describe(
             f"camera    {camera.name}: {taken[0]}x{taken[1]}, used as {camera.height}x"
             f"{camera.width}; brightness {mean:.2f} ({known}), contrast {deviation:.2f}"
         )
+    unknown = []
     for i, name in enumerate(schema.state_names):
+        low, high = shown.state_low[i], shown.state_high[i]
+        known = f"demonstrated {low:.4g} to {high:.4g}"
+        if not np.isfinite([low, high]).all():
+            known = "the policy does not say what was demonstrated"
+            unknown.append(name)
         lines.append(
-            f"joint     {name}: {observation.state[i]:.4g} {schema.state_units[i]}; demonstrated "
-            f"{shown.state_low[i]:.4g} to {shown.state_high[i]:.4g}"
+            f"joint     {name}: {observation.state[i]:.4g} {schema.state_units[i]}; {known}"
+        )
+    if unknown:
+        lines.append(
+            f"warning   where {', '.join(unknown)} may be is not known: a start far from the "
+            "demonstrations is not refused"
         )
     return lines + limit_lines(deployment)
 
