@@ -206,8 +206,8 @@ class ControlLoop:
         then, now = space.measure(before), space.measure(self._state)
         far = np.abs(space.difference(now, then)) > space.max_speed * self._step
         return [
-            f"{space.names[i]} went from {then[i]:.4g} to {now[i]:.4g} {space.units[i]} between two "
-            "looks; let it go on when the arm rests"
+            f"{space.names[i]} went from {then[i]:.4g} to {now[i]:.4g} {space.units[i]} between "
+            "two looks; let it go on when the arm rests"
             for i in np.flatnonzero(far)
         ]
 
