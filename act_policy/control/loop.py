@@ -131,9 +131,12 @@ class ControlLoop:
             supervisor.stop(now, source)
         if operator.go_requested() and supervisor.mode in (Mode.WAITING, Mode.HOLDING):
             self._start(now)
-        if operator.handover_requested() and self._device is not None:
-            self._operator_acts = not self._operator_acts
-            supervisor.hand_over(now, "operator" if self._operator_acts else "policy")
+        if operator.handover_requested():
+            if self._device is None:  # then it is a key like any other
+                supervisor.stop(now, "key t, and there is no device to take over with")
+            else:
+                self._operator_acts = not self._operator_acts
+                supervisor.hand_over(now, "operator" if self._operator_acts else "policy")
         if supervisor.replan:
             self._executor.reset()
             supervisor.replan = False

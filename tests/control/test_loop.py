@@ -91,6 +91,14 @@ def test_the_operators_stop_holds_until_the_operator_resumes() -> None:
     assert bench.events.counts["resume"] == 1
 
 
+def test_the_key_to_take_over_stops_where_there_is_nothing_to_take_over_with() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    bench.operator.key("t")
+    assert bench.run(2)[-1]["base"] == 0
+    assert bench.supervisor.reason.startswith("the operator stopped the robot (key t, and there")
+
+
 def test_resuming_begins_where_the_arm_is_now() -> None:
     bench = Bench()
     bench.start()
