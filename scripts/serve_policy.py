@@ -40,8 +40,13 @@ def main(config: Any) -> None:
     )
     settings.ssl_context()  # before a policy is loaded for nothing
     path = Path(config.checkpoint)
-    policy = load(path, config)
     weights = identity(path)
+    policy = load(path, config)
+    if identity(path) != weights:
+        raise UserError(
+            f"checkpoint={path}: {weights['file']} was written anew while it was loaded; start "
+            "again, or serve a bundle of it (scripts/export_policy.py)"
+        )
     server = PolicyServer(
         policy,
         {"name": path.resolve().name, "file": weights["file"], "sha256": weights["sha256"]},

@@ -80,14 +80,15 @@ def _run(deployment: Deployment, options: argparse.Namespace) -> int:
         log = None
         if options.log:
             try:
-                log = stack.enter_context(Path(options.log).open("w", encoding="utf-8"))
+                file = Path(options.log).open("w", encoding="utf-8", buffering=1)  # noqa: SIM115
+                log = stack.enter_context(file)
             except OSError as error:
                 raise UserError(f"log {options.log}: {error.strerror}") from None
 
         def tell(event: Event) -> None:
-            print(f"{event.kind}: {event.detail}", flush=True)
             if log is not None:
                 log.write(event.to_json() + "\n")
+            print(f"{event.kind}: {event.detail}", flush=True)
 
         events = EventLog(tell)
         release, robot = None, deployment.robot
@@ -130,12 +131,12 @@ def _run(deployment: Deployment, options: argparse.Namespace) -> int:
         with operator.listening():
             print(f"ready; {KEYS}", flush=True)
             run(loop, operator, options.seconds)
+        episodes = [] if recorder is None else recorder.write()  # a terminal may be gone by now
         print(f"ended by {operator.ended or 'the time limit'}; {loop.deadlines.punctuality()}")
         for kind, count in sorted(events.counts.items()):
             print(f"  {kind}: {count}")
-        if recorder is not None:
-            for path in recorder.write():
-                print(f"recorded {path}")
+        for path in episodes:
+            print(f"recorded {path}")
         ended_well = supervisor.reason in ("", "the run ended")
         if not ended_well:
             print(f"ended while holding: {supervisor.reason}", file=sys.stderr)

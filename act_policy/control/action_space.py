@@ -137,6 +137,11 @@ def _dimension(
         )
     else:
         place = -1
+    if (joint.max_step or np.inf) < np.inf and (place < 0 or not position):
+        raise UserError(
+            f'settings: joints."{name}".max_step is {joint.max_step}, but {name} is a {kind} whose '
+            "position nothing measures; leave it out, or give max_speed"
+        )
 
     low, high = float(shown.action_low[index]), float(shown.action_high[index])
     spread = max(high - low, SMALLEST_RANGE)  # NaN where the demonstrations are not known

@@ -8,7 +8,7 @@ import numpy as np
 
 from act_policy.control.asynchronous import PolicyError
 from act_policy.control.deployment import Deployment
-from act_policy.control.robot import Reading
+from act_policy.control.robot import Reading, observed
 from act_policy.control.safety import pose_outside
 from act_policy.errors import UserError
 from act_policy.image_levels import frame_levels
@@ -41,7 +41,7 @@ def check(
     odd: set[str] = set()
     begun = due = clock()
     while len(captured) < 3 or clock() - begun < seconds:
-        reading = deployment.robot.get_observation()
+        reading = observed(deployment.robot)
         observation = contract.observation(reading)
         captured.append(reading.captured)
         if reason := watch.fault(observation.images, clock()):
@@ -81,10 +81,20 @@ def _describe(
             f"camera    {camera.name}: {taken[0]}x{taken[1]}, used as {camera.height}x"
             f"{camera.width}; brightness {mean:.2f} ({known}), contrast {deviation:.2f}"
         )
+    unknown = []
     for i, name in enumerate(schema.state_names):
+        low, high = shown.state_low[i], shown.state_high[i]
+        known = f"demonstrated {low:.4g} to {high:.4g}"
+        if not np.isfinite([low, high]).all():
+            known = "the policy does not say what was demonstrated"
+            unknown.append(name)
         lines.append(
-            f"joint     {name}: {observation.state[i]:.4g} {schema.state_units[i]}; demonstrated "
-            f"{shown.state_low[i]:.4g} to {shown.state_high[i]:.4g}"
+            f"joint     {name}: {observation.state[i]:.4g} {schema.state_units[i]}; {known}"
+        )
+    if unknown:
+        lines.append(
+            f"warning   where {', '.join(unknown)} may be is not known: a start far from the "
+            "demonstrations is not refused"
         )
     return lines + limit_lines(deployment)
 

@@ -90,7 +90,8 @@ class Contract:
 
     def check_rate(self, captured: Sequence[float]) -> float:
         """Return the observations' rate from their moments; UserError if it is too low."""
-        rate = (len(captured) - 1) / (captured[-1] - captured[0])
+        seconds = captured[-1] - captured[0]
+        rate = (len(captured) - 1) / seconds if seconds > 0 else 0.0
         if rate < SLOWEST_RATE * self.schema.rate:
             raise UserError(
                 f"rate: the robot gives {rate:.1f} observations a second, the policy was trained "

@@ -39,8 +39,9 @@ def demonstrated(schema: Schema, metadata: Mapping[str, Any]) -> Demonstrated:
 
     def bound(field: str, name: str, size: int) -> np.ndarray:
         values = (plain.get(field) or {}).get(name)
-        # what JSON has no number for is null, and null is NaN here
+        # what JSON has no number for is null, and null is NaN here; infinite is not known either
         array = np.full(size, np.nan) if values is None else np.array(values, np.float64)
+        array[np.isinf(array)] = np.nan
         if array.shape != (size,):
             raise UserError(
                 f"the policy's statistics of {field} have {array.shape} values of {name}, "

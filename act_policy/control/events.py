@@ -27,7 +27,8 @@ class EventLog:
     """Every event, passed on as it happens; and the number of ticks of each kind.
 
     Args:
-        tell: called with each event.
+        tell: called with each event. What it raises is counted and goes no further: a terminal
+            that is gone, or a full disk, must not keep a hold from the arm.
     """
 
     def __init__(self, tell: Callable[[Event], None] = lambda event: None):
@@ -41,7 +42,10 @@ class EventLog:
         self.counts[kind] += 1
         event = Event(time, kind, detail)
         self.events.append(event)
-        self._tell(event)
+        try:
+            self._tell(event)
+        except Exception:
+            self.counts["event not told"] += 1
 
     def during(self, time: float, present: dict[str, str]) -> None:
         """What goes on in this tick, kind -> detail: an event for each that has just begun."""

@@ -34,13 +34,15 @@ def limit_command(
             )
 
     # An arm outside its range may rest there or come back slowly: clipping would pull it in.
-    reachable = (wanted >= np.fmin(space.low, last)) & (wanted <= np.fmax(space.high, last))
+    low, high = np.fmin(space.low, last), np.fmax(space.high, last)
+    reachable = (wanted >= low) & (wanted <= high)
     command = np.where(reachable, wanted, np.clip(wanted, space.low, space.high))
     note("range", command, wanted)
 
+    # Speed has the last word of the two: a measured position may leap, a command must not follow.
     for kind, origin, most in (
-        ("speed", last, space.max_speed * seconds),
         ("step", position, space.max_step),
+        ("speed", last, space.max_speed * seconds),
     ):
         known = np.isfinite(origin)
         start = np.where(known, origin, command)
@@ -49,4 +51,10 @@ def limit_command(
         limited = np.where(far, start + np.clip(change, -most, most), command)
         note(kind, limited, command)
         command = limited
-    return space.wrapped(command), cut
+
+    # After such a leap, and the short way round an angle, the way may lead out of the range.
+    turned = np.isfinite(space.period) & np.isfinite(last)
+    command = np.where(turned, last + space.difference(command, last), command)
+    inside = np.clip(command, low, high)
+    note("range", inside, command)
+    return space.wrapped(inside), cut

@@ -21,6 +21,9 @@ from act_policy.control.settings import RobotSettings
 from act_policy.errors import UserError
 from act_policy.types import Observation
 
+LAST_HOLDS = 3
+"""How often the last hold is tried."""
+
 
 @runtime_checkable
 class Executor(Protocol):
@@ -111,8 +114,10 @@ class ControlLoop:
         self._operator_acts = self._moved = self._recording_failed = False
         self.deadlines = Deadlines(self.period)
 
-    def tick(self, now: float, operator: OperatorInput) -> None:
-        """One turn."""
+    def tick(
+        self, now: float, operator: OperatorInput, clock: Callable[[], float] | None = None
+    ) -> None:
+        """One turn at this moment; by the clock a turn that took too long sends no action."""
         supervisor = self.supervisor
         late, longest = now - self._then - self.period, self._settings.safety.max_tick_time
         self._then = now
@@ -126,14 +131,21 @@ class ControlLoop:
             supervisor.stop(now, source)
         if operator.go_requested() and supervisor.mode in (Mode.WAITING, Mode.HOLDING):
             self._start(now)
-        if operator.handover_requested() and self._device is not None:
-            self._operator_acts = not self._operator_acts
-            supervisor.hand_over(now, "operator" if self._operator_acts else "policy")
+        if operator.handover_requested():
+            if self._device is None:  # then it is a key like any other
+                supervisor.stop(now, "key t, and there is no device to take over with")
+            else:
+                self._operator_acts = not self._operator_acts
+                supervisor.hand_over(now, "operator" if self._operator_acts else "policy")
         if supervisor.replan:
             self._executor.reset()
             supervisor.replan = False
 
         proposal = self._propose(observation, now)
+        if clock is not None and (took := clock() - now) > longest:
+            supervisor.fault(
+                now, "late tick", f"this turn has taken {took:.2f} s; max_tick_time is {longest} s"
+            )
         position = supervisor.space.measure(self._state)
         command = supervisor.command(now, proposal, position)
         if command is not None:
@@ -141,12 +153,20 @@ class ControlLoop:
         self._record(observation, command, now)
 
     def hold(self, now: float) -> None:
-        """Send one last hold, if anything was sent before: the run ends."""
+        """Send one last hold, if anything was sent before: the run ends.
+
+        Where a driver fails, or a second Ctrl-C comes amid it, the hold is sent again.
+        """
         self.supervisor.fault(now, "end", "the run ended")
         position = self.supervisor.space.measure(self._state)
         command = self.supervisor.command(now, None, position)
-        if command is not None:
-            self._send(now, command)
+        for attempt in range(LAST_HOLDS):
+            try:
+                if command is None or self._send(now, command):
+                    return
+            except KeyboardInterrupt:
+                if attempt == LAST_HOLDS - 1:
+                    raise
 
     def _look(self, now: float) -> Observation[np.ndarray] | None:
         """The policy's observation where one is due; a fault where it cannot be had."""
@@ -157,6 +177,7 @@ class ControlLoop:
         try:
             reading = self.robot.get_observation()
             observation = self._contract.observation(reading, look=self._watch.looks)
+            age = float(now - reading.captured)
         except UserError as error:
             self._blind(now, "observation", str(error))
             return None
@@ -164,23 +185,34 @@ class ControlLoop:
             self._blind(now, "robot", f"the robot's observation failed: {error!r}")
             return None
         limit = self._settings.safety.max_tick_time + self._step
-        if abs(now - reading.captured) > limit:
+        if not abs(age) <= limit:  # what is no number is no age
             self._blind(
                 now,
                 "observation",
-                f"the robot says that it was taken {now - reading.captured:.2f} s ago; expected "
+                f"the robot says that it was taken {age:.2f} s ago; expected "
                 f"less than {limit:.2f} s, and the loop's clock (time.monotonic)",
             )
             return None
-        self._state, self._captured = observation.state, reading.captured
+        before, self._state, self._captured = self._state, observation.state, reading.captured
         if self._watch.looks and (reason := self._watch.fault(observation.images, now)):
             self._blind(now, "camera", reason)
             return None
         outside = pose_outside(
             self._contract.schema, self._shown, self._state, self._settings.safety.start_outside
         )
-        self._obstacle = "; ".join(outside)
+        self._obstacle = "; ".join(outside + self._leaps(before))
         return observation
+
+    def _leaps(self, before: np.ndarray) -> list[str]:
+        """Sentences on what moved faster than it may: the arm begins where it is measured."""
+        space = self.supervisor.space
+        then, now = space.measure(before), space.measure(self._state)
+        far = np.abs(space.difference(now, then)) > space.max_speed * self._step
+        return [
+            f"{space.names[i]} went from {then[i]:.4g} to {now[i]:.4g} {space.units[i]} between "
+            "two looks; let it go on when the arm rests"
+            for i in np.flatnonzero(far)
+        ]
 
     def _blind(self, now: float, kind: str, reason: str) -> None:
         """No observation to act on: a fault if the arm moves, an obstacle to its start else."""
@@ -199,8 +231,9 @@ class ControlLoop:
         if self._operator_acts and self._device is not None:
             try:
                 return Proposal(self._contract.action(self._device.get_action()), 0.0)
-            except Exception as error:
-                self.supervisor.fault(now, "operator's device", str(error))
+            except Exception as error:  # of the owner's device, which may raise anything
+                reason = str(error) if isinstance(error, UserError) else repr(error)
+                self.supervisor.fault(now, "operator's device", reason)
                 return None
         try:
             if observation is not None:
@@ -212,21 +245,23 @@ class ControlLoop:
             self._blind(now, "observation", str(error))
         return None
 
-    def _send(self, now: float, command: np.ndarray) -> None:
+    def _send(self, now: float, command: np.ndarray) -> bool:
+        """Whether the robot took the command."""
         named = self._contract.command(command)
         try:
             sent = self.robot.send_action(named) or {}
+            changed = {
+                f"driver limit: {name}": f"{value:.4g} became {float(sent[name]):.4g}"
+                for name, value in named.items()
+                if name in sent and not abs(float(sent[name]) - value) <= 1e-3 * (1 + abs(value))
+            }
         except Exception as error:  # of the robot's driver; a hold is tried again at every tick
             reason = f"the robot did not take a command: {error!r}"
             self.supervisor.fault(now, "robot", reason)
             self.events.during(now, {"command failed": reason})
-            return
-        changed = {
-            f"driver limit: {name}": f"{value:.4g} became {float(sent[name]):.4g}"
-            for name, value in named.items()
-            if name in sent and abs(float(sent[name]) - value) > 1e-3 * (1 + abs(value))
-        }
+            return False
         self.events.during(now, changed)
+        return True
 
     def _record(
         self, observation: Observation[np.ndarray] | None, command: np.ndarray | None, now: float
@@ -262,7 +297,7 @@ def run(
             now = clock()
             if seconds is not None and now - begun >= seconds:
                 break
-            loop.tick(now, operator)
+            loop.tick(now, operator, clock)
             done = clock()
             loop.deadlines.add(due, done)
             due += loop.period

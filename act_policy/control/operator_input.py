@@ -7,16 +7,17 @@
 
 A pedal is a keyboard to the computer: set it to send a space. SIGINT (Ctrl-C), SIGTERM and SIGHUP
 (the terminal is gone) end the run, a second one also where something hangs, and SIGUSR1 stops like
-the space bar.
+the space bar. Ctrl-S and Ctrl-Z are keys like any other, and a keyboard that is gone stops, too.
 """
 
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import IO
+from typing import TextIO
 
 
 class OperatorInput:
@@ -28,7 +29,8 @@ class OperatorInput:
 
     def __init__(self, stop_hook: Callable[[], bool] | None = None):
         self._stop_hook = stop_hook
-        self._stopped = ""
+        # Written by the keyboard's thread and by signals, at any moment: each stop is kept.
+        self._stops: deque[str] = deque()
         self._go = self._take_over = False
         self.ended = ""  # by what the run is to end
 
@@ -36,10 +38,12 @@ class OperatorInput:
         """Whence a stop came since the last call; "" if none did."""
         try:
             if self._stop_hook is not None and self._stop_hook():
-                self._stopped = "stop hook"
+                self.stop("stop hook")
         except Exception as error:  # a pedal that cannot be read may well be pressed
-            self._stopped = f"the stop hook failed: {error!r}"
-        stopped, self._stopped = self._stopped, ""
+            self.stop(f"the stop hook failed: {error!r}")
+        stopped = ""
+        while self._stops:
+            stopped = self._stops.popleft()
         if stopped:
             self._go = False  # a stop also withdraws a start that nobody has seen yet
         return stopped
@@ -63,14 +67,14 @@ class OperatorInput:
         elif character == "q":
             self.ended = "key q"
         else:
-            self._stopped = "key"
+            self.stop("key")
 
     def stop(self, source: str) -> None:
         """Stop, from anywhere."""
-        self._stopped = source
+        self._stops.append(source)
 
     @contextmanager
-    def listening(self, stream: IO[str] | None = None) -> Iterator[None]:
+    def listening(self, stream: TextIO | None = None) -> Iterator[None]:
         """Listen to signals and to the keyboard, `stream` or the standard input."""
         before = {
             number: signal.signal(number, self._signal)
@@ -93,14 +97,21 @@ class OperatorInput:
         else:
             self.ended = name
 
-    def _read(self, keys: IO[str]) -> None:
-        while character := keys.read(1):  # "" at the end of a file that is no keyboard
-            self.key(character)
+    def _read(self, keys: TextIO) -> None:
+        """Read keys until there is no keyboard any more, and stop then."""
+        raw = keys.buffer  # as bytes: a key that is no text must not end the reading
+        why = "the keyboard is gone"
+        try:
+            while key := raw.read(1):
+                self.key(key.decode("latin-1"))
+        except Exception as error:
+            why = f"{why}: {error!r}"
+        self.stop(why)
 
 
 @contextmanager
-def _unbuffered(stream: IO[str]) -> Iterator[IO[str]]:
-    """Let a terminal pass on each key at once; anything else is read as it comes."""
+def _unbuffered(stream: TextIO) -> Iterator[TextIO]:
+    """Let a terminal pass on every key at once; anything else is read as it comes."""
     if not stream.isatty():
         yield stream
         return
@@ -109,7 +120,14 @@ def _unbuffered(stream: IO[str]) -> Iterator[IO[str]]:
 
     before = termios.tcgetattr(stream)
     tty.setcbreak(stream)
+    mode = termios.tcgetattr(stream)
+    mode[0] &= ~termios.IXON  # Ctrl-S would hold up the next line that is printed, and so the loop
+    mode[3] &= ~termios.IEXTEN
+    for key in (termios.VSUSP, termios.VQUIT):  # Ctrl-Z and Ctrl-\ would leave the arm alone
+        mode[6][key] = b"\0"
+    termios.tcsetattr(stream, termios.TCSANOW, mode)
     try:
         yield stream
     finally:
-        termios.tcsetattr(stream, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # it is gone
+            termios.tcsetattr(stream, termios.TCSADRAIN, before)

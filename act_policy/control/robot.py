@@ -96,6 +96,16 @@ class LeRobotRobot:
         self._robot.disconnect()
 
 
+def observed(robot: Robot) -> Reading:
+    """What a robot perceives now; UserError where its driver fails."""
+    try:
+        return robot.get_observation()
+    except UserError:
+        raise
+    except Exception as error:  # of the driver, which may raise anything
+        raise UserError(f"the robot's observation failed: {error!r}") from error
+
+
 def load_robot(spec: str, schema: Schema) -> Robot:
     """Call the owner's `MODULE:FUNCTION` with the policy's schema.
 

@@ -64,6 +64,7 @@ class Supervisor:
         self._last = np.full(len(space.names), np.nan)  # command
         self._target: np.ndarray | None = None  # of the approach
         self._since = 0.0  # the present mode
+        self._parks = False  # a hold is on its way to its parking place
         self.replan = False  # the loop is to forget all chunks: the arm moved without them
 
     @property
@@ -81,6 +82,8 @@ class Supervisor:
         if self.mode not in (Mode.WAITING, Mode.HOLDING):
             return
         self._events.add(now, "start" if self.mode is Mode.WAITING else "resume", "by the operator")
+        # the arm may have been moved by hand meanwhile: what counts is where it is measured
+        self._last = np.where(self.space.positions & (self.space.measured >= 0), np.nan, self._last)
         self._approach(now)
 
     def hand_over(self, now: float, to: str) -> None:
@@ -93,11 +96,15 @@ class Supervisor:
         """Hold from now on, if anything moved; the first reason is kept."""
         if not self.moving:
             return
-        self._events.add(now, kind, reason)
         self.mode, self.reason, self._since, self.replan = Mode.HOLDING, reason, now, True
+        self._parks = bool(np.isfinite(self.space.park).any())
+        self._events.add(now, kind, reason)
 
     def stop(self, now: float, source: str) -> None:
-        """The operator's stop: a fault like any other."""
+        """The operator's stop: a fault like any other, and the end of parking."""
+        if self.mode is Mode.HOLDING and self._parks:
+            self._parks = False
+            self._events.add(now, "operator stop", f"the operator ended parking ({source})")
         self.fault(now, "operator stop", f"the operator stopped the robot ({source})")
 
     def command(
@@ -123,6 +130,11 @@ class Supervisor:
         if wanted is None or not np.isfinite(wanted).all():
             return None
         last = np.where(np.isfinite(self._last), self._last, position)
+        if self.mode is Mode.HOLDING:
+            # a motion ends at once, however slowly it may change; a position that is held stays,
+            # whatever is measured
+            last = np.where(self.space.positions, last, 0.0)
+            position = np.where(self._parks & np.isfinite(self.space.park), position, np.nan)
         command, cut = limit_command(self.space, wanted, last, position, self._seconds)
         if self.mode is Mode.RUNNING and proposal is None:
             cut["no action"] = "the policy has none for this moment; holding until it has"
@@ -134,7 +146,7 @@ class Supervisor:
         if not (finite := np.isfinite(proposal.action)).all():
             bad = ", ".join(self.space.names[i] for i in np.flatnonzero(~finite))
             self.fault(now, "action not finite", f"no finite number for {bad}")
-        elif proposal.age > self._max_age + 1e-6:
+        elif not proposal.age <= self._max_age + 1e-6:  # an age that is no number is none
             self.fault(
                 now,
                 "stale action",
@@ -145,8 +157,6 @@ class Supervisor:
     def _approach(self, now: float) -> None:
         self.mode, self.reason, self._since = Mode.APPROACHING, "", now
         self._target, self.replan = None, True
-        # the arm may have been moved by hand meanwhile: what counts is where it is measured
-        self._last = np.where(self.space.positions & (self.space.measured >= 0), np.nan, self._last)
 
     def _approached(
         self, now: float, proposal: Proposal | None, position: np.ndarray
@@ -192,13 +202,16 @@ class Supervisor:
         if limit is not None and self._release is not None and now - self._since > limit:
             self.mode = Mode.RELEASED
             self._events.add(now, "release", f"after {limit} s of holding: {self.reason}")
-            self._release()
+            try:
+                self._release()
+            except Exception as error:  # of the owner's hook
+                self._events.add(now, "release failed", repr(error))
             return None
         rest = self._rest(position)
-        parked = np.isfinite(self.space.park)
-        if not parked.any() or not np.isfinite(rest).all():
+        if not self._parks or not np.isfinite(rest).all():
             return rest
-        return self._towards(np.where(parked, self.space.park, rest), rest)[0]
+        park = self.space.park
+        return self._towards(np.where(np.isfinite(park), park, rest), rest)[0]
 
     def _rest(self, position: np.ndarray) -> np.ndarray:
         """Positions stay at the last command, or where they are; motions are zero."""

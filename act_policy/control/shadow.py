@@ -11,6 +11,7 @@ from act_policy.control.asynchronous import PolicyError
 from act_policy.control.deployment import Deployment
 from act_policy.control.loop import OperatorDevice
 from act_policy.control.operator_input import OperatorInput
+from act_policy.control.robot import observed
 
 
 class ShadowReport(NamedTuple):
@@ -46,7 +47,7 @@ def shadow(
     steps = 0
     begun = due = clock()
     while not operator.ended and (seconds is None or clock() - begun < seconds):
-        reading = deployment.robot.get_observation()
+        reading = observed(deployment.robot)
         now = clock()
         observation = contract.observation(reading)
         position = space.measure(observation.state)

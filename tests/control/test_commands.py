@@ -13,6 +13,8 @@ from pathlib import Path
 import onnx_for_tests
 import pytest
 
+from act_policy.control.__main__ import main
+
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -42,6 +44,18 @@ def test_check_says_all_and_sends_nothing(policy: Path, tmp_path: Path) -> None:
     assert "the limits of shoulder.pos, gripper.pos are only what the demonstrations did" in out
     assert "policy    answers in" in out
     assert "nothing was sent" in out
+
+
+def test_check_says_what_it_cannot_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = onnx_for_tests.write_calm_policy(tmp_path / "p.onnx", statistics=False)
+    names = onnx_for_tests.SCHEMA.action_names
+    settings = tmp_path / "robot.json"
+    settings.write_text(json.dumps({"joints": {name: {"low": -1, "high": 1} for name in names}}))
+    words = command("check", path, "--seconds", "0.2", "--settings", str(settings))
+    main(words[3:])
+    out = capsys.readouterr().out
+    assert "joint     elbow.pos: 0 rad; the policy does not say what was demonstrated" in out
+    assert "warning   where shoulder.pos, elbow.pos, gripper.pos may be is not known" in out
 
 
 def test_errors_are_one_message_and_code_2(policy: Path, tmp_path: Path) -> None:

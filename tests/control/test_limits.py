@@ -58,6 +58,35 @@ def test_an_arm_outside_its_range_is_not_pulled_in_but_gets_no_further() -> None
         assert command[0] == pytest.approx(expected)
 
 
+@given(wanted=wild, last=st.floats(-1, 1), measured=st.floats(-1e3, 1e3))
+def test_a_reading_that_leaps_takes_no_command_along(
+    wanted: float, last: float, measured: float
+) -> None:
+    space = space_of(
+        settings_from_dict({"joints": {"shoulder": {"max_speed": 0.5, "max_step": 0.2}}})
+    )
+    before, position = np.array([last, 0.5, 0.0]), np.array([measured, 0.5, np.nan])
+    command, _ = limit_command(space, np.array([wanted, 0.5, 0.0]), before, position, 0.1)
+    assert abs(command[0] - last) <= 0.05 + 1e-9
+    assert space.low[0] <= command[0] <= space.high[0]
+    if measured > last + 0.25:  # pushed or broken: the command gives way as fast as it may
+        assert command[0] == pytest.approx(min(last + 0.05, space.high[0]))
+
+
+def test_the_short_way_round_an_angle_stays_in_the_range() -> None:
+    joint = {"wraps": [-180, 180], "low": -170, "high": 170, "max_speed": 50, "max_step": 1000}
+    space = space_of(settings_from_dict({"joints": {"shoulder": joint}}))
+    for last, wanted, expected in (
+        (169.0, -169.0, 170.0),  # not through the gap between 170 and -170
+        (-169.0, 169.0, -170.0),
+        (160.0, 164.0, 164.0),
+        (190.0, -169.0, -170.0),  # measured from 0 to 360: the same place as -170
+    ):
+        before = np.array([last, 0.5, 0.0])
+        command, _ = limit_command(space, np.array([wanted, 0.5, 0.0]), before, before, 0.1)
+        assert command[0] == pytest.approx(expected)
+
+
 def test_an_angle_that_wraps_goes_the_short_way() -> None:
     settings = settings_from_dict(
         {"joints": {"shoulder": {"wraps": [-180, 180], "max_speed": 100, "max_step": 1000}}}
@@ -100,9 +129,10 @@ def test_without_any_limits_nothing_moves() -> None:
     given_limits = {name: {"low": -1.0, "high": 1.0} for name in ("shoulder", "gripper", "base")}
     space = action_space(SCHEMA, unknown, settings_from_dict({"joints": given_limits}))
     assert space.max_speed[0] == 4.0
-    imported = {"action": {"min": [None] * 3, "max": [None] * 3}}  # other software may not say
-    with pytest.raises(UserError, match="has no limits"):
-        action_space(SCHEMA, demonstrated(SCHEMA, {"statistics": imported}), RobotSettings())
+    for unsaid in (None, np.inf):  # other software may not say
+        imported = {"action": {"min": [unsaid and -unsaid] * 3, "max": [unsaid] * 3}}
+        with pytest.raises(UserError, match="has no limits"):
+            action_space(SCHEMA, demonstrated(SCHEMA, {"statistics": imported}), RobotSettings())
 
 
 def test_differences_are_no_limits_of_positions() -> None:
@@ -131,6 +161,13 @@ def test_a_position_that_nothing_measures_is_refused() -> None:
         action_space(SCHEMA, SHOWN, settings)
     named = settings_from_dict({"joints": {"base": {"kind": "position", "measured": "shoulder"}}})
     assert list(action_space(SCHEMA, SHOWN, named).measured) == [0, 1, 0]
+
+
+def test_a_step_limit_that_nothing_measures_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r'joints\."base"\.max_step is 0\.1, but base is a velocity'
+    ):
+        space_of(settings_from_dict({"joints": {"base": {"max_step": 0.1}}}))
 
 
 def test_a_movement_a_step_keeps_the_policys_rate() -> None:

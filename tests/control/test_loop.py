@@ -91,6 +91,14 @@ def test_the_operators_stop_holds_until_the_operator_resumes() -> None:
     assert bench.events.counts["resume"] == 1
 
 
+def test_the_key_to_take_over_stops_where_there_is_nothing_to_take_over_with() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    bench.operator.key("t")
+    assert bench.run(2)[-1]["base"] == 0
+    assert bench.supervisor.reason.startswith("the operator stopped the robot (key t, and there")
+
+
 def test_resuming_begins_where_the_arm_is_now() -> None:
     bench = Bench()
     bench.start()
@@ -98,8 +106,25 @@ def test_resuming_begins_where_the_arm_is_now() -> None:
     bench.run(2)
     bench.arm.joints["shoulder"] = -0.6  # pushed by hand, while it holds
     bench.arm.send_action = lambda action: bench.arm.sent.append(dict(action))  # type: ignore[method-assign]
+    bench.run(1)
     bench.start(4)
     assert bench.arm.sent[-1]["shoulder"] == pytest.approx(-0.6)
+
+
+def test_the_arm_is_not_started_at_a_place_where_it_was_for_one_reading_only() -> None:
+    bench = Bench()
+    bench.start()
+    bench.operator.key(" ")
+    bench.run(2)
+    bench.arm.joints["shoulder"] = 0.9  # an encoder's slip, inside the demonstrated range
+    sent = bench.start(1)
+    assert sent[-1]["shoulder"] == pytest.approx(0.2)
+    assert bench.events.events[-1].kind == "start refused"
+    assert "shoulder went from 0.2 to 0.9 rad" in bench.events.events[-1].detail
+    bench.arm.joints["shoulder"] = 0.2
+    bench.run(2)
+    bench.start(4)
+    assert bench.supervisor.mode is Mode.RUNNING
 
 
 def broken(observation: Observation[np.ndarray]) -> np.ndarray:
@@ -206,11 +231,12 @@ def test_a_robot_that_cannot_be_observed_is_held() -> None:
     assert bench.supervisor.reason == "the robot's observation failed: OSError('unplugged')"
 
 
-def test_an_observation_of_another_clock_is_refused() -> None:
+@pytest.mark.parametrize("captured", [1.7e9, float("nan")])
+def test_an_observation_of_another_clock_is_refused(captured: float) -> None:
     bench = Bench(rolling)
     bench.start(5)
     observe = bench.arm.get_observation
-    bench.arm.get_observation = lambda: observe()._replace(captured=1.7e9)  # type: ignore[method-assign]
+    bench.arm.get_observation = lambda: observe()._replace(captured=captured)  # type: ignore[method-assign]
     assert bench.run(2)[-1]["base"] == 0
     assert bench.supervisor.reason.endswith("and the loop's clock (time.monotonic)")
 
@@ -223,6 +249,22 @@ def test_a_turn_that_takes_too_long_is_a_fault() -> None:
     assert bench.supervisor.reason == "this turn is 0.80 s late; max_tick_time is 0.5 s"
 
 
+def test_a_turn_in_which_the_driver_blocked_sends_no_action_any_more() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    observe = bench.arm.get_observation
+
+    def slow() -> Reading:
+        reading = observe()
+        bench.clock.now += 0.8
+        return reading
+
+    bench.arm.get_observation = slow  # type: ignore[method-assign]
+    bench.loop.tick(bench.clock.now, bench.operator, bench.clock)
+    assert bench.arm.sent[-1]["base"] == 0
+    assert bench.supervisor.reason == "this turn has taken 0.80 s; max_tick_time is 0.5 s"
+
+
 def test_a_hold_goes_to_its_parking_place_slowly() -> None:
     settings = {"joints": {"shoulder": {"hold": "park", "park": -0.5, "approach_speed": 0.5}}}
     bench = Bench(settings=settings)
@@ -231,6 +273,95 @@ def test_a_hold_goes_to_its_parking_place_slowly() -> None:
     sent = [command["shoulder"] for command in bench.run(30)]
     assert sent[:3] == pytest.approx([0.15, 0.1, 0.05])
     assert sent[-1] == pytest.approx(-0.5)
+
+
+def test_a_stop_ends_parking_too() -> None:
+    settings = {"joints": {"shoulder": {"hold": "park", "park": -0.5, "approach_speed": 0.5}}}
+    bench = Bench(settings=settings)
+    bench.start(5)
+    bench.operator.key(" ")
+    sent = bench.run(3)
+    bench.operator.key(" ")
+    still = bench.run(20)
+    assert still == [sent[-1]] * 20
+    assert bench.events.events[-1].detail == "the operator ended parking (key)"
+    bench.start(5)
+    bench.operator.key(" ")
+    assert bench.run(30)[-1]["shoulder"] == pytest.approx(-0.5)
+
+
+def test_a_broken_encoder_does_not_move_an_arm_that_is_held() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    bench.operator.key(" ")
+    before = bench.run(1)[-1]
+    observe = bench.arm.get_observation
+    bench.arm.get_observation = lambda: observe()._replace(joints={"shoulder": 99.0, "gripper": 0})  # type: ignore[method-assign]
+    assert bench.run(10) == [before] * 10
+
+
+def test_a_motion_ends_at_once_however_slowly_it_may_change() -> None:
+    bench = Bench(rolling, settings={"joints": {"base": {"max_speed": 0.5}}})
+    assert bench.start(12)[-1]["base"] == pytest.approx(0.3)
+    bench.operator.key(" ")
+    assert bench.run(1)[-1]["base"] == 0
+    bench.start(12)
+    bench.loop.hold(bench.clock.now)  # there is one command at the end of a run
+    assert bench.arm.sent[-1]["base"] == 0
+
+
+def test_who_is_told_of_events_cannot_keep_a_hold_from_the_arm() -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    bench.events._tell = _unplugged
+    bench.operator.key(" ")
+    assert bench.run(1)[-1]["base"] == 0
+    assert bench.supervisor.mode is Mode.HOLDING
+    bench.start(5)
+    bench.loop.hold(bench.clock.now)  # as when the terminal is gone
+    assert bench.arm.sent[-1]["base"] == 0
+    assert bench.events.counts["event not told"] == 4
+
+
+@pytest.mark.parametrize("error", [OSError("no status packet"), KeyboardInterrupt()])
+def test_the_last_hold_is_tried_again(error: BaseException) -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    working, calls = bench.arm.send_action, []
+
+    def flaky(action: Any) -> None:
+        calls.append(action)
+        if len(calls) < 3:
+            raise error
+        working(action)
+
+    bench.arm.send_action = flaky  # type: ignore[method-assign]
+    bench.loop.hold(bench.clock.now)
+    assert len(calls) == 3
+    assert bench.arm.sent[-1]["base"] == 0
+
+
+@pytest.mark.parametrize("answer", [{"shoulder": None}, {"shoulder": "0.2"}, 7])
+def test_an_answer_of_the_driver_that_is_no_command_is_held(answer: Any) -> None:
+    bench = Bench(rolling)
+    bench.start(5)
+    working = bench.arm.send_action
+    bench.arm.send_action = lambda action: working(action) or answer  # type: ignore[method-assign]
+    sent = bench.run(3)
+    if answer == {"shoulder": "0.2"}:
+        assert sent[-1]["base"] == pytest.approx(0.3)
+    else:
+        assert sent[-1]["base"] == 0
+        assert "did not take a command" in bench.supervisor.reason
+
+
+def test_a_release_hook_that_fails_is_told() -> None:
+    bench = Bench(settings={"safety": {"hold_time": 1.0}}, release=_unplugged)
+    bench.start(5)
+    bench.operator.key(" ")
+    bench.run(30)
+    assert bench.supervisor.mode is Mode.RELEASED
+    assert bench.events.events[-1].detail == "OSError('unplugged')"
 
 
 def test_a_hold_ends_in_the_owners_release() -> None:

@@ -59,6 +59,28 @@ def test_the_operator_takes_over_and_hands_back_and_it_is_recorded(tmp_path: Pat
     assert EpisodeRecorder(tmp_path, SCHEMA, {}).write() == []
 
 
+def test_a_device_that_fails_is_held_with_its_reason() -> None:
+    class Unplugged:
+        def get_action(self) -> Mapping[str, float]:
+            raise TimeoutError
+
+    bench = Bench(device=Unplugged())
+    bench.start(5)
+    bench.operator.key("t")
+    bench.run(2)
+    assert bench.supervisor.mode is Mode.HOLDING
+    assert bench.supervisor.reason == "TimeoutError()"
+
+
+def test_an_arm_that_lags_behind_is_handed_over_without_a_jerk() -> None:
+    bench = Bench(device=LeaderArm())
+    bench.start(5)
+    bench.arm.send_action = lambda action: bench.arm.sent.append(dict(action))  # type: ignore[method-assign]
+    bench.arm.joints["shoulder"] = 0.1  # its last command was 0.2
+    bench.operator.key("t")
+    assert bench.run(1)[0]["shoulder"] == pytest.approx(0.22)
+
+
 def test_a_long_stretch_goes_on_as_another_episode(tmp_path: Path) -> None:
     recorder = EpisodeRecorder(tmp_path, SCHEMA, {}, most_bytes=800)  # 169 a step
     bench = Bench(recorder=recorder)

@@ -17,6 +17,7 @@ import pytest
 from act_policy.control.client import RemotePolicy, RemotePolicyError
 from act_policy.control.executor import ChunkExecutor
 from act_policy.control.onnx_policy import OnnxPolicy
+from act_policy.errors import UserError
 from act_policy.model.weights_file import sha256_of
 from act_policy.types import Observation
 
@@ -153,3 +154,26 @@ def test_the_benchmark_counts_failures_and_memory(tmp_path: Path) -> None:
     assert found["together"] > 0
     assert found["policy behind the server, p50"] > found["policy in the process, p50"] > 0
     assert abs(found["server's memory grew by"]) < 20
+
+
+def test_weights_that_change_while_they_are_loaded_are_not_served(
+    policy_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import serve_policy
+    from entry import configuration
+
+    load = serve_policy.load
+
+    def overtaken(path: Path, config: object) -> object:
+        policy = load(path, config)
+        path.write_bytes(path.read_bytes() + b"x")  # as a training does that goes on
+        return policy
+
+    async def serves_nobody(server: object, on_ready: object) -> None: ...
+
+    monkeypatch.setattr(serve_policy, "load", overtaken)
+    monkeypatch.setattr(serve_policy, "until_stopped", serves_nobody)
+    config = configuration("serve_policy", [f"checkpoint={policy_file}", "port=0"])
+    with pytest.raises(UserError, match=r"policy\.onnx was written anew while it was loaded"):
+        serve_policy.main(config)
