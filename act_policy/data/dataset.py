@@ -154,13 +154,7 @@ def open_dataset(
     Raises:
         UserError: no such folder, nothing readable in it, or episodes that do not fit together.
     """
-    folder = Path(path)
-    if not folder.exists():
-        if not is_hub_id(path):
-            raise UserError(f"{folder}: no such folder of demonstrations")
-        folder = resolve(str(path), download)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: is a file; give the folder that holds the episodes")
+    folder = find_folder(path, download)
     check_converted(folder)
     dataset: DemonstrationDataset
     # Each reader needs other libraries, and not every machine has all of them.
@@ -184,6 +178,18 @@ def open_dataset(
     for note in dataset.notes:
         warnings.warn(note, DatasetWarning, stacklevel=2)
     return dataset
+
+
+def find_folder(path: str | Path, download: bool = False) -> Path:
+    """The folder of that name, or of a dataset in the hub's cache; raises UserError."""
+    folder = Path(path)
+    if not folder.exists():
+        if not is_hub_id(path):
+            raise UserError(f"{folder}: no such folder of demonstrations")
+        folder = resolve(str(path), download)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is a file; give the folder that holds the episodes")
+    return folder
 
 
 CONVERSION_FILE = "conversion.json"
