@@ -84,6 +84,7 @@ class AlohaHDF5Dataset:
             except UserError as error:
                 faults.add(number, error)
         kept, self.notes = faults.settle({n: p.name for n, p in enumerate(self.episode_paths)})
+        self.episode_indices = _indices(self.episode_paths)[kept]
         episodes = [found[number] for number in kept]
         self.episode_paths = [episode.path for episode in episodes]
         self._states = [episode.state for episode in episodes]
@@ -226,6 +227,15 @@ def episode_files(folder: Path) -> list[Path]:
         (path for path in folder.glob("*.hdf5") if not path.name.startswith(".")),
         key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path.name)],
     )
+
+
+def _indices(paths: Sequence[Path]) -> np.ndarray:
+    """int64, the numbers that end the files' names; places where these do not number them."""
+    ends = [re.search(r"\d+$", path.stem) for path in paths]
+    numbers = [int(end[0]) for end in ends if end]
+    if len(numbers) < len(paths) or numbers != sorted(set(numbers)):
+        return np.arange(len(paths))
+    return np.array(numbers, np.int64)
 
 
 def _unit_a_second(unit: str) -> str:

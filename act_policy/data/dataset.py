@@ -37,6 +37,8 @@ class DemonstrationDataset(Protocol):
     schema: what all episodes share.
     lengths: int64 (episodes,), steps in each.
     episode_names: by which a person finds each.
+    episode_indices: int64 (episodes,), ascending, by which a person chooses: LeRobot's, or the
+        number in the file's name. That of an episode which is left out is no other's.
     episode_paths: the file with each one's states and actions; several may share one.
     instructions: what the operator was told to do, "" where it is not known.
     seeds: the simulator's seed of each, None where it is not known.
@@ -52,6 +54,7 @@ class DemonstrationDataset(Protocol):
     schema: Schema
     lengths: np.ndarray
     episode_names: list[str]
+    episode_indices: np.ndarray
     episode_paths: list[Path]
     instructions: list[str]
     seeds: list[int | None]

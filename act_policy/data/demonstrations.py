@@ -65,7 +65,7 @@ def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstratio
     """Find episodes by their indices or names on disk among those that are selected."""
     check_episode_list(what, given)
     found = find_episodes(
-        what, given, dataset.episode_names, dataset.source_indices, f"{dataset.folder}"
+        what, given, dataset.episode_names, dataset.episode_indices, f"{dataset.folder}"
     )
     return sorted({int(place) for place in found})
 

@@ -85,6 +85,7 @@ class LeRobotDataset:
         self.entries: list[EpisodeEntry] = [e for e in self._metadata.episodes if e.number in kept]
         self.lengths = np.array([entry.length for entry in self.entries], np.int64)
         self.episode_names = [names[entry.number] for entry in self.entries]
+        self.episode_indices = np.array([entry.number for entry in self.entries], np.int64)
         self.episode_paths = [entry.data for entry in self.entries]
         self.instructions = [entry.instruction for entry in self.entries]
         self.seeds = [entry.seed for entry in self.entries]

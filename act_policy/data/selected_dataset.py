@@ -45,10 +45,7 @@ class SelectedDataset:
     ) -> None:
         self.folder = source.folder
         where = f"{source.folder}"
-        self.source_indices, self._parts = _episodes(source, selection)
-        """int64 (episodes,), the index of each on disk."""
-        self.source_count = source.episode_count
-        """How many episodes there are on disk."""
+        self._places, self._parts = _episodes(source, selection)
         self._source = source
         old = source.schema
         self._camera_of = dict(renamed or {name: name for name in old.camera_names})
@@ -82,7 +79,10 @@ class SelectedDataset:
             for place in range(len(self._parts))
         ]
         self.lengths = self._parts[:, 1] - self._parts[:, 0]
-        every = [int(index) for index in self.source_indices]
+        every = self._places.tolist()
+        self.episode_indices = source.episode_indices[self._places]
+        self.last_index = int(source.episode_indices[-1])
+        """The largest index of an episode on disk, selected or not."""
         self.episode_names = [source.episode_names[e] for e in every]
         self.episode_paths = [source.episode_paths[e] for e in every]
         self.instructions = [source.instructions[e] for e in every]
@@ -157,7 +157,7 @@ class SelectedDataset:
         return other
 
     def _at(self, episode: int) -> int:
-        return int(self.source_indices[episode])
+        return int(self._places[episode])
 
     def _cut(self, episode: int, values: np.ndarray) -> np.ndarray:
         first, end = self._parts[episode]
@@ -172,15 +172,14 @@ class SelectedDataset:
 
 
 def _episodes(source: DemonstrationDataset, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the selected episodes, ascending, and (first step, end) of each."""
-    every = np.arange(source.episode_count)
-    where, names = f"{source.folder}", source.episode_names
-    chosen = every
+    """Places in the source of the selected episodes, and (first step, end) of each."""
+    where, names, indices = f"{source.folder}", source.episode_names, source.episode_indices
+    chosen = np.arange(source.episode_count)
     if selection.episodes is not None:
         chosen = np.unique(
-            find_episodes("select.episodes", selection.episodes, names, every, where)
+            find_episodes("select.episodes", selection.episodes, names, indices, where)
         )
-    excluded = find_episodes("select.exclude", selection.exclude, names, every, where)
+    excluded = find_episodes("select.exclude", selection.exclude, names, indices, where)
     chosen = np.setdiff1d(chosen, excluded)
     if len(chosen) == 0:
         raise UserError(f"{where}: select.episodes and select.exclude leave no episode")

@@ -89,7 +89,7 @@ def find_episodes(
     if missing := sorted({str(e) for e in given if e not in places}):
         there = f"{len(names)} episodes, {names[0]} to {names[-1]}" if names else "no episode"
         whole = len(indices) == 0 or len(indices) == indices.max() + 1
-        among = f"not among 0 to {len(indices) - 1}" if whole else "not among the selected ones"
+        among = f"not among 0 to {len(indices) - 1}" if whole else "not among those that are used"
         raise UserError(f"{what}: episodes [{', '.join(missing)}] are {among}; {where} has {there}")
     return np.array([places[e] for e in given], np.int64)
 
