@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 UNLIKE_ADVICE = (
-    "Training refuses the folder as it is, with unreadable=skip too: move the episode out of it, "
-    "or choose the cameras that all have with cameras=[...] (data.cameras= in training)."
+    "Training refuses the folder as it is, with unreadable=skip too: leave the episode out with "
+    "data.select.exclude=[...], move it out of the folder, or choose cameras that all have with "
+    "cameras=[...] (data.cameras= in training)."
 )
 
 

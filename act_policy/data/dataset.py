@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from act_policy.data.faults import Wanted
 from act_policy.data.hub import is_hub_id, resolve
 from act_policy.data.schemas import SchemaSource
 from act_policy.errors import UserError
@@ -39,6 +40,7 @@ class DemonstrationDataset(Protocol):
     episode_names: by which a person finds each.
     episode_indices: int64 (episodes,), ascending, by which a person chooses: LeRobot's, or the
         number in the file's name. That of an episode which is left out is no other's.
+    last_index: the largest of an episode on disk, left out or not.
     episode_paths: the file with each one's states and actions; several may share one.
     instructions: what the operator was told to do, "" where it is not known.
     seeds: the simulator's seed of each, None where it is not known.
@@ -55,6 +57,7 @@ class DemonstrationDataset(Protocol):
     lengths: np.ndarray
     episode_names: list[str]
     episode_indices: np.ndarray
+    last_index: int
     episode_paths: list[Path]
     instructions: list[str]
     seeds: list[int | None]
@@ -137,6 +140,7 @@ def open_dataset(
     unreadable: str = "stop",
     action_shift: int = 0,
     download: bool = False,
+    wanted: Wanted | None = None,
 ) -> DemonstrationDataset:
     """Open a folder of demonstrations with the reader that its content asks for.
 
@@ -153,6 +157,7 @@ def open_dataset(
         action_shift: by how many steps later than what was observed the actions are stored: 1 for
             ALOHA recordings of a real robot, see `shifted`.
         download: whether a hub id that is not on this machine may be fetched.
+        wanted: chooses the episodes that are used; what is wrong with others does not matter.
 
     Raises:
         UserError: no such folder, nothing readable in it, or episodes that do not fit together.
@@ -164,11 +169,13 @@ def open_dataset(
     if (folder / "meta" / "info.json").exists():
         from act_policy.data.lerobot_dataset import LeRobotDataset
 
-        dataset = LeRobotDataset(folder, schema, cameras, unreadable, action_shift)
+        dataset = LeRobotDataset(folder, schema, cameras, unreadable, action_shift, wanted)
     elif any(folder.glob("*.hdf5")):
         from act_policy.data.aloha_hdf5 import AlohaHDF5Dataset
 
-        dataset = AlohaHDF5Dataset(folder, schema, cameras, jpeg_order, unreadable, action_shift)
+        dataset = AlohaHDF5Dataset(
+            folder, schema, cameras, jpeg_order, unreadable, action_shift, wanted=wanted
+        )
     elif (folder / "meta").is_dir() or (folder / "data").is_dir():
         raise UserError(
             f"{folder}: has no meta/info.json; a LeRobotDataset was copied or recorded only in part"

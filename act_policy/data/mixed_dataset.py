@@ -42,6 +42,7 @@ class MixedDataset:
         self.episode_indices = np.concatenate(
             [part.episode_indices + before for part, before in zip(parts, on_disk, strict=False)]
         )
+        self.last_index = int(on_disk[-1]) - 1
         labels = _labels([part.folder for part in parts])
         self.episode_names = [
             f"{label}/{name}"

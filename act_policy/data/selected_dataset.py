@@ -11,13 +11,12 @@ import numpy as np
 from act_policy.data.dataset import DemonstrationDataset, VectorDimensions, check_step
 from act_policy.data.selection import (
     Selection,
+    choose,
     find_cameras,
     find_dimensions,
-    find_episodes,
     find_relative,
     moving_part,
 )
-from act_policy.errors import UserError
 from act_policy.resize import crop_and_resize
 from act_policy.types import Schema
 
@@ -45,7 +44,10 @@ class SelectedDataset:
     ) -> None:
         self.folder = source.folder
         where = f"{source.folder}"
-        self._places, self._parts = _episodes(source, selection)
+        there = dict(zip(source.episode_indices.tolist(), source.episode_names, strict=True))
+        chosen = choose(selection, where, there)
+        self._places = np.flatnonzero(np.isin(source.episode_indices, chosen))
+        self._parts = moving_part(source, self._places, selection.trim)
         self._source = source
         old = source.schema
         self._camera_of = dict(renamed or {name: name for name in old.camera_names})
@@ -81,8 +83,7 @@ class SelectedDataset:
         self.lengths = self._parts[:, 1] - self._parts[:, 0]
         every = self._places.tolist()
         self.episode_indices = source.episode_indices[self._places]
-        self.last_index = int(source.episode_indices[-1])
-        """The largest index of an episode on disk, selected or not."""
+        self.last_index = source.last_index
         self.episode_names = [source.episode_names[e] for e in every]
         self.episode_paths = [source.episode_paths[e] for e in every]
         self.instructions = [source.instructions[e] for e in every]
@@ -169,21 +170,6 @@ class SelectedDataset:
         if len(every) == 1:
             return _columns(self._cut(place, every[0]), dimensions)
         return _columns(self._cut(place, np.concatenate(every, axis=1)), dimensions)
-
-
-def _episodes(source: DemonstrationDataset, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
-    """Places in the source of the selected episodes, and (first step, end) of each."""
-    where, names, indices = f"{source.folder}", source.episode_names, source.episode_indices
-    chosen = np.arange(source.episode_count)
-    if selection.episodes is not None:
-        chosen = np.unique(
-            find_episodes("select.episodes", selection.episodes, names, indices, where)
-        )
-    excluded = find_episodes("select.exclude", selection.exclude, names, indices, where)
-    chosen = np.setdiff1d(chosen, excluded)
-    if len(chosen) == 0:
-        raise UserError(f"{where}: select.episodes and select.exclude leave no episode")
-    return chosen, moving_part(source, chosen, selection.trim)
 
 
 def _columns(values: np.ndarray, dimensions: np.ndarray) -> np.ndarray:

@@ -94,6 +94,26 @@ def find_episodes(
     return np.array([places[e] for e in given], np.int64)
 
 
+def choose(selection: Selection, where: str, names: Mapping[int, str]) -> list[int]:
+    """The indices of the selected episodes, ascending; UserError where there are none.
+
+    Args:
+        selection: says which.
+        where: the dataset, for the message.
+        names: of the episodes there are, by their indices.
+    """
+    indices, every = np.array(list(names)), list(names.values())
+    chosen = indices
+    if selection.episodes is not None:
+        places = find_episodes("select.episodes", selection.episodes, every, indices, where)
+        chosen = np.unique(indices[places])
+    excluded = find_episodes("select.exclude", selection.exclude, every, indices, where)
+    found: list[int] = np.setdiff1d(chosen, indices[excluded]).tolist()
+    if not found:
+        raise UserError(f"{where}: select.episodes and select.exclude leave no episode")
+    return found
+
+
 def find_dimensions(
     what: str, wanted: Sequence[str] | None, names: Sequence[str], where: str
 ) -> np.ndarray:

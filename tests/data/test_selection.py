@@ -68,11 +68,33 @@ def test_an_index_is_that_on_disk_although_others_are_left_out(tmp_path, make_fo
 
     view = opened({"exclude": [3]})
     assert view.lengths.tolist() == expected
-    assert opened({"episodes": [4]}).lengths.tolist() == [8]
+    assert open_demonstrations(folder, {"episodes": [4]}).lengths.tolist() == [8]
     mixed = opened({"exclude": [3]}, [{"path": folder}])
     assert mixed.episode_indices.tolist()[-2:] == [5 + 3, 5 + 4]
     with pytest.raises(UserError, match=r"\[1\] are not among those that are used"):
         choose_episodes("train_episodes", [1], view)
+
+
+def test_what_is_wrong_with_an_excluded_episode_does_not_matter(tmp_path, make_folder):
+    folder = make_folder([4, 5, 6, 7])
+    (folder / "episode_000001.hdf5").write_bytes(b"broken")
+    unlike = make_schema({"top": (9, 9)})
+    write_episode(folder / "episode_000002.hdf5", unlike, **make_arrays(unlike, 6, 0))
+    with pytest.raises(UserError, match="is not a readable HDF5 file"):
+        open_demonstrations(folder, {"exclude": [2]})
+    with pytest.raises(UserError, match="its schema is not that of"):
+        open_demonstrations(folder, {"exclude": ["episode_000001"]})
+    view = open_demonstrations(folder, {"exclude": [1, "episode_000002"]})
+    assert (view.lengths.tolist(), view.notes) == ([4, 7], [])
+    mixed = open_demonstrations(folder, {"episodes": [0]}, [{"path": make_folder([3], name="two")}])
+    assert mixed.episode_indices.tolist() == [0, 4]
+
+    folder = write_lerobot(tmp_path / "d", [4, 5, 6], "v2.1")
+    (folder / "data" / "chunk-000" / "episode_000001.parquet").unlink()
+    assert open_demonstrations(folder, {"exclude": [1]}).lengths.tolist() == [4, 6]
+    # it is not the end of a recording because it is the last that is wanted
+    with pytest.raises(UserError, match=r"episode_000001.parquet: no such file"):
+        open_demonstrations(folder, {"episodes": [0, 1]})
 
 
 def test_train_and_held_out_episodes_are_named_as_on_disk(folder):
