@@ -33,6 +33,11 @@ from act_policy.data.schemas import (
 from act_policy.errors import UserError
 from act_policy.types import Camera, Schema
 
+LEAVE_OUT = (
+    "Move the episode that is different out of the folder, or leave it out of training with "
+    "data.select.exclude=[...]."
+)
+
 
 class AlohaHDF5Dataset:
     """A folder of ALOHA episodes, in the natural order of their file names.
@@ -264,6 +269,7 @@ def _common_schema(
                 raise UserError(
                     f"{episode.path}: its schema is not that of {first.path.name}: "
                     + "; ".join(differences)
+                    + f". {LEAVE_OUT}"
                 )
     else:
         stored = read_schema(given, list(first.cameras.values()))
@@ -279,7 +285,7 @@ def _common_schema(
         if (found := (episode.state.shape[1], episode.action.shape[1])) != sizes:
             raise UserError(
                 f"{episode.path}: {found[0]} state and {found[1]} action dimensions, "
-                f"{first.path.name} has {sizes[0]} and {sizes[1]}"
+                f"{first.path.name} has {sizes[0]} and {sizes[1]}. {LEAVE_OUT}"
             )
     if stored is not None:
         check_described(stored, first.path, sizes, first.cameras)
@@ -314,6 +320,6 @@ def _common_cameras(episodes: Sequence[Episode], names: Sequence[str]) -> list[C
             if found != expected:
                 raise UserError(
                     f"{episode.path}: camera {name} is {found.height}x{found.width}, "
-                    f"{first.path.name} has {expected.height}x{expected.width}"
+                    f"{first.path.name} has {expected.height}x{expected.width}. {LEAVE_OUT}"
                 )
     return [first.cameras[name] for name in names]
