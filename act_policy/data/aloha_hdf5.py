@@ -18,7 +18,7 @@ from act_policy.data.dataset import (
     VectorDimensions,
     check_vector_name,
 )
-from act_policy.data.faults import Faults
+from act_policy.data.faults import Faults, Wanted
 from act_policy.data.schemas import (
     ALOHA_NAMES,
     BASE_NAMES,
@@ -32,6 +32,11 @@ from act_policy.data.schemas import (
 )
 from act_policy.errors import UserError
 from act_policy.types import Camera, Schema
+
+LEAVE_OUT = (
+    "Move the episode that is different out of the folder, or leave it out of training with "
+    "data.select.exclude=[...]."
+)
 
 
 class AlohaHDF5Dataset:
@@ -54,6 +59,7 @@ class AlohaHDF5Dataset:
         action_shift: 1 for files of a real robot, whose action stored at a step was given at the
             step before (see `shifted`); 0 for simulation.
         paths: which of the files; by default all.
+        wanted: chooses the episodes that are used; what is wrong with others does not matter.
 
     Raises:
         UserError: a file that cannot be read or that does not fit the others.
@@ -68,6 +74,7 @@ class AlohaHDF5Dataset:
         unreadable: str = "stop",
         action_shift: int = 0,
         paths: Sequence[Path] | None = None,
+        wanted: Wanted | None = None,
     ) -> None:
         if jpeg_order not in ("bgr", "rgb"):
             raise UserError(f"jpeg_order must be bgr or rgb, found {jpeg_order!r}")
@@ -77,14 +84,18 @@ class AlohaHDF5Dataset:
         self.episode_paths = episode_files(self.folder) if paths is None else list(paths)
         if not self.episode_paths:
             raise UserError(f"{folder}: holds no *.hdf5 episode")
-        faults, found = Faults(unreadable), {}
-        for number, path in enumerate(self.episode_paths):
+        faults, found = Faults(unreadable, wanted), {}
+        indices = _indices(self.episode_paths)
+        for index, path in zip(indices, self.episode_paths, strict=True):
             try:
-                found[number] = read_episode(path, jpeg_order)
+                found[index] = read_episode(path, jpeg_order)
             except UserError as error:
-                faults.add(number, error)
-        kept, self.notes = faults.settle({n: p.name for n, p in enumerate(self.episode_paths)})
-        episodes = [found[number] for number in kept]
+                faults.add(index, error)
+        names = [path.name for path in self.episode_paths]
+        kept, self.notes = faults.settle(dict(zip(indices, names, strict=True)))
+        self.episode_indices = np.array(kept, np.int64)
+        self.last_index = indices[-1]
+        episodes = [found[index] for index in kept]
         self.episode_paths = [episode.path for episode in episodes]
         self._states = [episode.state for episode in episodes]
         self._actions = [shifted(episode.action, action_shift) for episode in episodes]
@@ -228,6 +239,15 @@ def episode_files(folder: Path) -> list[Path]:
     )
 
 
+def _indices(paths: Sequence[Path]) -> list[int]:
+    """The numbers that end the files' names; places where these do not number them."""
+    ends = [re.search(r"\d+$", path.stem) for path in paths]
+    numbers = [int(end[0]) for end in ends if end]
+    if len(numbers) < len(paths) or numbers != sorted(set(numbers)):
+        return list(range(len(paths)))
+    return numbers
+
+
 def _unit_a_second(unit: str) -> str:
     return {"": "", "0..1": "1/s"}.get(unit, f"{unit}/s")
 
@@ -249,6 +269,7 @@ def _common_schema(
                 raise UserError(
                     f"{episode.path}: its schema is not that of {first.path.name}: "
                     + "; ".join(differences)
+                    + f". {LEAVE_OUT}"
                 )
     else:
         stored = read_schema(given, list(first.cameras.values()))
@@ -264,7 +285,7 @@ def _common_schema(
         if (found := (episode.state.shape[1], episode.action.shape[1])) != sizes:
             raise UserError(
                 f"{episode.path}: {found[0]} state and {found[1]} action dimensions, "
-                f"{first.path.name} has {sizes[0]} and {sizes[1]}"
+                f"{first.path.name} has {sizes[0]} and {sizes[1]}. {LEAVE_OUT}"
             )
     if stored is not None:
         check_described(stored, first.path, sizes, first.cameras)
@@ -299,6 +320,6 @@ def _common_cameras(episodes: Sequence[Episode], names: Sequence[str]) -> list[C
             if found != expected:
                 raise UserError(
                     f"{episode.path}: camera {name} is {found.height}x{found.width}, "
-                    f"{first.path.name} has {expected.height}x{expected.width}"
+                    f"{first.path.name} has {expected.height}x{expected.width}. {LEAVE_OUT}"
                 )
     return [first.cameras[name] for name in names]

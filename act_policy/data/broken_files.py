@@ -6,13 +6,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from act_policy.data.dataset import DatasetWarning, DemonstrationDataset, open_dataset
+from act_policy.data.dataset import (
+    DatasetWarning,
+    DemonstrationDataset,
+    find_folder,
+    open_dataset,
+)
 from act_policy.data.inspection import Finding, Verdict
 from act_policy.errors import UserError
 
 if TYPE_CHECKING:
     from act_policy.data.aloha_episode import Episode
     from act_policy.data.lerobot_metadata import Metadata
+
+
+UNLIKE_ADVICE = (
+    "Training refuses the folder as it is, with unreadable=skip too: leave the episode out with "
+    "data.select.exclude=[...], move it out of the folder, or choose cameras that all have with "
+    "cameras=[...] (data.cameras= in training)."
+)
 
 
 def open_readable(
@@ -31,22 +43,26 @@ def open_readable(
     Raises:
         UserError: there is no such folder, or no demonstration in it.
     """
+    folder = find_folder(path, reader_options.pop("download", False))
     try:
         with warnings.catch_warnings():  # its notes become findings
             warnings.simplefilter("ignore", DatasetWarning)
-            dataset = open_dataset(path, **reader_options)
+            dataset = open_dataset(folder, **reader_options)
     except UserError as error:
-        if (Path(path) / "meta" / "info.json").is_file():
-            found, broken = _lerobot(Path(path), f"{error}", **reader_options)
+        if (folder / "meta" / "info.json").is_file():
+            found, broken = _lerobot(folder, f"{error}", **reader_options)
             unlike: list[str] = []
-        elif any(Path(path).glob("*.hdf5")):
-            found, broken, unlike = _aloha(Path(path), f"{error}", **reader_options)
+        elif any(folder.glob("*.hdf5")):
+            found, broken, unlike = _aloha(folder, f"{error}", **reader_options)
         else:
             raise
         left_out = unreadable == "skip" and found is not None
         return found, [
             *(_broken(problem, left_out) for problem in dict.fromkeys(broken)),
-            *(_broken(problem, False) for problem in unlike),
+            *(
+                Finding(Verdict.ERROR, "files that cannot be used", problem, UNLIKE_ADVICE)
+                for problem in unlike
+            ),
         ]
     return dataset, [
         Finding(
@@ -99,7 +115,6 @@ def _aloha(
     ]
     if not problems and not unlike:  # it is not the files: the schema given, the cameras chosen
         raise UserError(first)
-    options.pop("download", None)
     try:
         dataset = AlohaHDF5Dataset(folder, paths=[e.path for e in alike], **options)
     except UserError as error:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from act_policy.atomic import atomic_file
+from act_policy.atomic import atomic_file, remove_partial_files
 from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
 from act_policy.errors import UserError
 from act_policy.types import Camera
@@ -136,6 +136,7 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
     """Decode every frame into its place, episode by episode, in one thread for each core."""
     need = sum(cache.size(dataset) for cache in caches)
     folder = caches[0].path.parent
+    remove_partial_files(folder)  # what a killed builder left may be as large as what is needed
     free = shutil.disk_usage(folder).free
     if need > free:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {free / 1e9:.1f} GB are free")

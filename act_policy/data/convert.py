@@ -7,6 +7,7 @@ OUT/.unfinished         episodes that are not part of the dataset yet; removed a
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from act_policy.atomic import atomic_file
+from act_policy.atomic import PARTIAL_SUFFIX, atomic_file
 from act_policy.data.aloha_episode import write_episode
 from act_policy.data.conversion_check import check_episode
 from act_policy.data.dataset import (
@@ -145,7 +146,7 @@ def _opened(out: Path, plan: dict[str, Any]) -> Iterator[bool]:
                 + ". Give another folder as out=, or remove this one."
             )
         finished = bool(before.get("finished"))
-    elif out.exists() and (found := sorted(path.name for path in out.iterdir())):
+    elif out.exists() and (found := sorted(filter(_is_foreign, os.listdir(out)))):
         raise UserError(
             f"{out}: holds something else ({', '.join(found[:5])}); give a new or empty folder"
         )
@@ -160,6 +161,11 @@ def _opened(out: Path, plan: dict[str, Any]) -> Iterator[bool]:
         yield finished
     if finished:
         shutil.rmtree(out / STAGING_FOLDER)
+
+
+def _is_foreign(name: str) -> bool:
+    """False for the only thing that a conversion killed at its first step leaves."""
+    return not (name.startswith(f".{CONVERSION_FILE}.") and name.endswith(PARTIAL_SUFFIX))
 
 
 def _write_plan(out: Path, plan: dict[str, Any]) -> None:

@@ -137,7 +137,7 @@ class DemonstrationDataModule(LightningDataModule):
         if train is None:
             train = [episode for episode in range(count) if episode not in set(held_out)]
         if both := sorted(set(train) & set(held_out)):
-            on_disk = [int(self.dataset.source_indices[episode]) for episode in both]
+            on_disk = [int(self.dataset.episode_indices[episode]) for episode in both]
             raise UserError(f"episodes {on_disk} are in train_episodes and in held_out_episodes")
         if not train:
             raise UserError("no episode is left to train on")

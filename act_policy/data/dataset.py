@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from act_policy.data.faults import Wanted
 from act_policy.data.hub import is_hub_id, resolve
 from act_policy.data.schemas import SchemaSource
 from act_policy.errors import UserError
@@ -37,6 +38,9 @@ class DemonstrationDataset(Protocol):
     schema: what all episodes share.
     lengths: int64 (episodes,), steps in each.
     episode_names: by which a person finds each.
+    episode_indices: int64 (episodes,), ascending, by which a person chooses: LeRobot's, or the
+        number in the file's name. That of an episode which is left out is no other's.
+    last_index: the largest of an episode on disk, left out or not.
     episode_paths: the file with each one's states and actions; several may share one.
     instructions: what the operator was told to do, "" where it is not known.
     seeds: the simulator's seed of each, None where it is not known.
@@ -52,6 +56,8 @@ class DemonstrationDataset(Protocol):
     schema: Schema
     lengths: np.ndarray
     episode_names: list[str]
+    episode_indices: np.ndarray
+    last_index: int
     episode_paths: list[Path]
     instructions: list[str]
     seeds: list[int | None]
@@ -134,6 +140,7 @@ def open_dataset(
     unreadable: str = "stop",
     action_shift: int = 0,
     download: bool = False,
+    wanted: Wanted | None = None,
 ) -> DemonstrationDataset:
     """Open a folder of demonstrations with the reader that its content asks for.
 
@@ -150,28 +157,25 @@ def open_dataset(
         action_shift: by how many steps later than what was observed the actions are stored: 1 for
             ALOHA recordings of a real robot, see `shifted`.
         download: whether a hub id that is not on this machine may be fetched.
+        wanted: chooses the episodes that are used; what is wrong with others does not matter.
 
     Raises:
         UserError: no such folder, nothing readable in it, or episodes that do not fit together.
     """
-    folder = Path(path)
-    if not folder.exists():
-        if not is_hub_id(path):
-            raise UserError(f"{folder}: no such folder of demonstrations")
-        folder = resolve(str(path), download)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: is a file; give the folder that holds the episodes")
+    folder = find_folder(path, download)
     check_converted(folder)
     dataset: DemonstrationDataset
     # Each reader needs other libraries, and not every machine has all of them.
     if (folder / "meta" / "info.json").exists():
         from act_policy.data.lerobot_dataset import LeRobotDataset
 
-        dataset = LeRobotDataset(folder, schema, cameras, unreadable, action_shift)
+        dataset = LeRobotDataset(folder, schema, cameras, unreadable, action_shift, wanted)
     elif any(folder.glob("*.hdf5")):
         from act_policy.data.aloha_hdf5 import AlohaHDF5Dataset
 
-        dataset = AlohaHDF5Dataset(folder, schema, cameras, jpeg_order, unreadable, action_shift)
+        dataset = AlohaHDF5Dataset(
+            folder, schema, cameras, jpeg_order, unreadable, action_shift, wanted=wanted
+        )
     elif (folder / "meta").is_dir() or (folder / "data").is_dir():
         raise UserError(
             f"{folder}: has no meta/info.json; a LeRobotDataset was copied or recorded only in part"
@@ -184,6 +188,18 @@ def open_dataset(
     for note in dataset.notes:
         warnings.warn(note, DatasetWarning, stacklevel=2)
     return dataset
+
+
+def find_folder(path: str | Path, download: bool = False) -> Path:
+    """The folder of that name, or of a dataset in the hub's cache; raises UserError."""
+    folder = Path(path)
+    if not folder.exists():
+        if not is_hub_id(path):
+            raise UserError(f"{folder}: no such folder of demonstrations")
+        folder = resolve(str(path), download)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is a file; give the folder that holds the episodes")
+    return folder
 
 
 CONVERSION_FILE = "conversion.json"

@@ -1,6 +1,8 @@
 """Demonstrations as a configuration describes them: one folder or several, and what is used."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ from act_policy.data.dataset import open_dataset
 from act_policy.data.mixed_dataset import MixedDataset
 from act_policy.data.schemas import SchemaSource
 from act_policy.data.selected_dataset import SelectedDataset
-from act_policy.data.selection import Selection, check_episode_list, find_episodes
+from act_policy.data.selection import Selection, check_episode_list, choose, find_episodes
 from act_policy.errors import UserError
 
 Demonstrations = SelectedDataset | MixedDataset
@@ -65,7 +67,7 @@ def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstratio
     """Find episodes by their indices or names on disk among those that are selected."""
     check_episode_list(what, given)
     found = find_episodes(
-        what, given, dataset.episode_names, dataset.source_indices, f"{dataset.folder}"
+        what, given, dataset.episode_names, dataset.episode_indices, f"{dataset.folder}"
     )
     return sorted({int(place) for place in found})
 
@@ -80,4 +82,7 @@ def _open_selected(
     if isinstance(cameras, Mapping):
         renamed = {str(new): str(old) for new, old in cameras.items()}
         cameras = list(dict.fromkeys(renamed.values()))
-    return SelectedDataset(open_dataset(path, cameras=cameras, **options), selection, renamed)
+    # the reader leaves out what is not selected, so that nothing can be wrong with it
+    wanted = partial(choose, selection, f"{path}")
+    dataset = open_dataset(path, cameras=cameras, wanted=wanted, **options)
+    return SelectedDataset(dataset, replace(selection, episodes=None, exclude=()), renamed)

@@ -1,8 +1,11 @@
 """What is wrong with single episodes of a dataset, and what is done about it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from act_policy.errors import UserError
+
+Wanted = Callable[[Mapping[int, str]], Collection[int]]
+"""Which of the episodes there are, names by index, are used; it may refuse with a UserError."""
 
 
 class UnfinishedError(UserError):
@@ -14,12 +17,14 @@ class Faults:
 
     Args:
         unreadable: "stop" at any fault, or "skip" the episodes that have one.
+        wanted: chooses the episodes that are used; faults of the others do not matter.
     """
 
-    def __init__(self, unreadable: str) -> None:
+    def __init__(self, unreadable: str, wanted: Wanted | None = None) -> None:
         if unreadable not in ("stop", "skip"):
             raise UserError(f"unreadable must be stop or skip, found {unreadable!r}")
         self._skip = unreadable == "skip"
+        self._wanted: Wanted = wanted or set
         self._errors: dict[int, UserError] = {}
 
     def add(self, episode: int, error: UserError) -> None:
@@ -45,16 +50,18 @@ class Faults:
         Raises:
             UserError: an episode has a fault and is not to be skipped, or none is without.
         """
-        kept = [number for number in names if number not in self._errors]
+        wanted = set(self._wanted(names))
+        whole = [number for number in names if number not in self._errors]
+        kept = [number for number in whole if number in wanted]
         if not self._errors:
             return kept, []
-        first = next(iter(self._errors.values()))
+        faulty = [n for n in self._errors if n in wanted or n not in names]
         if not kept:
-            raise first
-        tail = [number for number in names if number > kept[-1]]
+            raise self._errors[faulty[0]]
+        tail = [number for number in names if number > whole[-1]]
         cut_short = [n for n in tail if isinstance(self._errors[n], UnfinishedError)]
-        tail = tail if cut_short == tail else []
-        others = [number for number in self._errors if number not in tail]
+        tail = [n for n in tail if n in wanted] if cut_short == tail else []
+        others = [number for number in faulty if number not in tail]
         if others and not self._skip:
             error = self._errors[others[0]]
             raise type(error)(
@@ -65,7 +72,7 @@ class Faults:
         if tail:
             notes.append(
                 f"the recording ended before its last {self._count(tail)} whole; the dataset is "
-                f"read up to {names[kept[-1]]}, the last whole episode. "
+                f"read up to {names[whole[-1]]}, the last whole episode. "
                 f"Found: {self._errors[tail[0]]}"
             )
         if others:

@@ -314,9 +314,12 @@ def failures(evidence: Evidence) -> Iterator[Finding]:
 
 def numbering(evidence: Evidence) -> Iterator[Finding]:
     """Report numbers that the episodes' file names leave out."""
-    paths = evidence.dataset.episode_paths
+    used = evidence.dataset.episode_paths
+    kinds = {(path.parent, path.suffix) for path in used}
+    # files that cannot be read are there, too
+    paths = [path for folder, suffix in kinds for path in folder.glob(f"[!.]*{suffix}")]
     numbers = [re.search(r"(\d+)$", path.stem) for path in paths]
-    if len(set(paths)) < len(paths) or None in numbers:
+    if len(set(used)) < len(used) or None in numbers:
         return
     found = {int(number[1]) for number in numbers if number}
     missing = sorted(set(range(min(found), max(found))) - found)

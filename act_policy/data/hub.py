@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from act_policy.errors import UserError
@@ -19,12 +20,27 @@ def is_hub_id(path: str | Path) -> bool:
 def find_in_cache(name: str) -> Path | None:
     """The folder of a dataset that LeRobot or the hub's own tools have put on this machine.
 
-    Looked for, in this order: $HF_LEROBOT_HOME/user/name, then snapshots of the hub's cache.
+    Looked for, in this order: $HF_LEROBOT_HOME/user/name, then snapshots of the hub's cache. One
+    that is there only in part does not count.
     """
     for folder in _candidates(name):
-        if (folder / "meta" / "info.json").exists():
-            return folder
+        with suppress(UserError):
+            if not missing_files(folder):
+                return folder
     return None
+
+
+def missing_files(folder: Path) -> list[Path]:
+    """What a LeRobotDataset's metadata name and is not there; UserError if these are broken."""
+    from act_policy.data.faults import Faults
+    from act_policy.data.lerobot_metadata import read_metadata  # pyarrow, if it is needed
+
+    files = [
+        file
+        for entry in read_metadata(folder, Faults("skip")).episodes
+        for file in (entry.data, *(video.path for video in entry.videos.values()))
+    ]
+    return [file for file in dict.fromkeys(files) if not file.is_file()]
 
 
 def is_at_hand(path: str | Path) -> bool:
@@ -60,6 +76,14 @@ def resolve(name: str, may_download: bool) -> Path:
         return found
     if may_download:
         return download(name)
+    for folder in _candidates(name):
+        missing = missing_files(folder)
+        raise UserError(
+            f"{name}: is in the hub's cache only in part: {folder} lacks "
+            f"{missing[0].relative_to(folder)} ({len(missing)} missing in all). Fetch the rest "
+            "with download=true (data.download=true in training), or give that folder to use what "
+            "is there."
+        )
     looked = dict.fromkeys(str(path) for path in (_lerobot_home() / name, *_repositories(name)))
     raise UserError(
         f"{name}: no such folder, and no dataset of that name in the hub's cache (looked in "
@@ -69,6 +93,13 @@ def resolve(name: str, may_download: bool) -> Path:
 
 
 def _candidates(name: str) -> Iterator[Path]:
+    """Folders that hold the dataset, or a part of it."""
+    for folder in _folders(name):
+        if (folder / "meta" / "info.json").exists():
+            yield folder
+
+
+def _folders(name: str) -> Iterator[Path]:
     yield _lerobot_home() / name
     for repository in _repositories(name):
         for reference in _REFERENCES:

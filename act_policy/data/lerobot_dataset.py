@@ -18,7 +18,7 @@ from act_policy.data.dataset import (
     check_step,
     check_vector_name,
 )
-from act_policy.data.faults import Faults, UnfinishedError
+from act_policy.data.faults import Faults, UnfinishedError, Wanted
 from act_policy.data.lerobot_metadata import (
     COUNTERS,
     EpisodeEntry,
@@ -56,6 +56,7 @@ class LeRobotDataset:
         cameras: which cameras to use, in this order; by default all that have three channels.
         unreadable: "stop", or "skip" the episodes in which something is missing or wrong.
         action_shift: 1 if the action stored at a step was given at the step before.
+        wanted: chooses the episodes that are used; what is wrong with others does not matter.
 
     Raises:
         UserError: something is missing, or the metadata does not describe the contents.
@@ -68,9 +69,10 @@ class LeRobotDataset:
         cameras: Sequence[str] | None = None,
         unreadable: str = "stop",
         action_shift: int = 0,
+        wanted: Wanted | None = None,
     ) -> None:
         self.folder = Path(folder)
-        faults = Faults(unreadable)
+        faults = Faults(unreadable, wanted)
         self._metadata = read_metadata(self.folder, faults)
         self.notes = list(self._metadata.notes)
         self.schema, self._keys = lerobot_schema(self.folder, self._metadata, schema, cameras)
@@ -85,6 +87,8 @@ class LeRobotDataset:
         self.entries: list[EpisodeEntry] = [e for e in self._metadata.episodes if e.number in kept]
         self.lengths = np.array([entry.length for entry in self.entries], np.int64)
         self.episode_names = [names[entry.number] for entry in self.entries]
+        self.episode_indices = np.array([entry.number for entry in self.entries], np.int64)
+        self.last_index = self._metadata.episodes[-1].number
         self.episode_paths = [entry.data for entry in self.entries]
         self.instructions = [entry.instruction for entry in self.entries]
         self.seeds = [entry.seed for entry in self.entries]

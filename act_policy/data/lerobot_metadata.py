@@ -53,14 +53,15 @@ class VideoPart(NamedTuple):
 class EpisodeEntry(NamedTuple):
     """What the metadata says of one episode.
 
-    first_index: number of its first step, counted through all episodes.
+    first_index: number of its first step, counted through all episodes; None where episodes
+        before it are missing and v2.1 does not tell.
     videos: by feature key.
     seed, outcome: only where our writer stored them.
     """
 
     number: int
     length: int
-    first_index: int
+    first_index: int | None
     tasks: tuple[str, ...]
     data: Path
     videos: dict[str, VideoPart]
@@ -103,13 +104,13 @@ def read_metadata(folder: Path, faults: Faults) -> Metadata:
     }
     notes: list[str] = []
     if version == "v2.1":
-        episodes = _episodes_v21(folder, info, features, faults)
+        episodes = _episodes_v21(folder, info, features, faults, notes)
     else:
         episodes = _episodes_v30(folder, info, features, rate, faults, notes)
     if not episodes:
         raise UserError(f"{folder}: holds no episode")
     stated, found = info.get("total_episodes", int), episodes[-1].number + 1
-    if stated != found:
+    if stated not in (found, len(episodes)):
         # Recorders write the two one after the other, and the episodes' metadata some at a time.
         notes.append(
             f"{path}: total_episodes is {stated}, but the episodes' metadata end after {found}: "
@@ -212,11 +213,11 @@ def _feature(path: Path, name: str, plain: Any) -> Feature:
 
 
 def _episodes_v21(
-    folder: Path, info: _Info, features: dict[str, Feature], faults: Faults
+    folder: Path, info: _Info, features: dict[str, Feature], faults: Faults, notes: list[str]
 ) -> list[EpisodeEntry]:
     path = folder / "meta" / "episodes.jsonl"
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_bytes().splitlines(keepends=True)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     rows = []
@@ -225,22 +226,22 @@ def _episodes_v21(
             continue
         try:
             row = json.loads(line)
-            rows.append(
-                (
-                    int(row["episode_index"]),
-                    int(row["length"]),
-                    [str(task) for task in row.get("tasks", [])],
-                )
-            )
+            tasks = [str(task) for task in row.get("tasks", [])]
+            rows.append((int(row["episode_index"]), int(row["length"]), tasks))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{path}: line {number} is not an episode's index, tasks and length ({error!r})"
-            ) from None
+            text = f"{path}: line {number} is not an episode's index, tasks and length ({error!r})"
+            if line.endswith(b"\n") or not rows:
+                raise UserError(text) from None
+            notes.append(f"the recording was cut short; its last episode is left out. {text}")
     rows.sort()
     chunk_size = info.get("chunks_size", int)
-    episodes, first_index = [], 0
-    for place, (index, length, tasks) in enumerate(rows):
-        _check_index(path, place and rows[place - 1][0] + 1, index, length, faults)
+    episodes: list[EpisodeEntry] = []
+    first_index: int | None = 0
+    for index, length, tasks in rows:
+        expected = episodes[-1].number + 1 if episodes else 0
+        _check_index(path, expected, index, length, faults)
+        if index != expected:
+            first_index = None
         where = {"episode_chunk": index // max(chunk_size, 1), "episode_index": index}
         videos = {
             key: VideoPart(info.fill("video_path", video_key=key, **where), None)
@@ -248,7 +249,7 @@ def _episodes_v21(
         }
         data = info.fill("data_path", **where)
         episodes.append(EpisodeEntry(index, length, first_index, tuple(tasks), data, videos))
-        first_index += length
+        first_index = None if first_index is None else first_index + length
     return episodes
 
 
@@ -303,8 +304,9 @@ def _episodes_v30(
                 faults.add(
                     index,
                     UserError(
-                        f"{path}: episode {index}, {key}: {start:g} s to {end:g} s at {rate:g} "
-                        f"frames per second are not its {length} steps"
+                        f"{path}: episode {index}, {key}: {start:g} s to {end:g} s are not its "
+                        f"{length} steps at {rate:g} frames per second. Is that rate, fps in "
+                        "meta/info.json, right?"
                     ),
                 )
             video = info.fill("video_path", video_key=key, chunk_index=chunk, file_index=file)

@@ -101,7 +101,8 @@ def _check_rows(
         kind = UnfinishedError if found < entry.length else UserError
         raise kind(f"{path}: episode {index} has {found} rows, the metadata say {entry.length}")
     steps = np.arange(entry.length)
-    for name, expected in (("frame_index", steps), ("index", entry.first_index + steps)):
+    first = part["index"][0] if entry.first_index is None else entry.first_index
+    for name, expected in (("frame_index", steps), ("index", first + steps)):
         if len(wrong := np.flatnonzero(part[name] != expected)):
             step = int(wrong[0])
             raise UserError(
@@ -115,7 +116,8 @@ def _check_rows(
             raise UserError(
                 f"{path}: episode {index}: timestamp at step {step} is "
                 f"{part['timestamp'][step]:.4f} s, which is another frame of the video than "
-                f"{step} / {metadata.rate:g} = {step / metadata.rate:.4f} s"
+                f"{step} / {metadata.rate:g} = {step / metadata.rate:.4f} s. Is that rate, fps "
+                "in meta/info.json, right?"
             )
 
 

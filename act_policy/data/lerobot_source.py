@@ -61,7 +61,7 @@ def stage(
 ) -> None:
     """Stage one episode of the source."""
     number = episode.episode
-    if isinstance(source, LeRobotDataset):
+    if isinstance(source, LeRobotDataset) and not _is_told_anew(source, number):
         episode = episode._replace(tasks=list(source.entries[number].tasks))
     cameras: dict[str, CameraSource] = {}
     for name in source.schema.camera_names:
@@ -91,9 +91,20 @@ def _key(source: DemonstrationDataset, camera: str) -> str:
 
 
 def _tasks(source: DemonstrationDataset) -> list[str]:
-    """The texts that `task_index` counts: the source's own, else the instructions."""
+    """The texts that `task_index` counts: the source's own, and instructions besides."""
     own = tasks_of_folder(source.folder) if isinstance(source, LeRobotDataset) else []
-    return own or list(dict.fromkeys(source.instructions))
+    told = [
+        text for e, text in enumerate(source.instructions) if not own or _is_told_anew(source, e)
+    ]
+    return list(dict.fromkeys([*own, *told]))
+
+
+def _is_told_anew(source: DemonstrationDataset, episode: int) -> bool:
+    """Whether an episode's instruction is not what a LeRobotDataset's metadata say."""
+    return (
+        isinstance(source, LeRobotDataset)
+        and source.entries[episode].instruction != source.instructions[episode]
+    )
 
 
 def _rows(source: DemonstrationDataset, episode: int) -> pa.Table:
@@ -104,7 +115,8 @@ def _rows(source: DemonstrationDataset, episode: int) -> pa.Table:
         rows = source.rows(episode)
         columns: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
         named = columns.get("task_index")
-        if named is None or not 0 <= _largest(named) < len(tasks_of_folder(source.folder)):
+        known = named is not None and 0 <= _largest(named) < len(tasks_of_folder(source.folder))
+        if not known or _is_told_anew(source, episode):
             columns["task_index"] = pa.array(np.full_like(steps, index))
         if source.action_shift:
             columns[ACTION_KEY] = _vectors(source.action(episode))

@@ -38,10 +38,11 @@ class MixedDataset:
         self.schema = first.schema if same_task else replace(first.schema, task="")
         self.lengths = np.concatenate([part.lengths for part in parts])
         self._first = np.cumsum([0, *(part.episode_count for part in parts)])
-        on_disk = np.cumsum([0, *(part.source_count for part in parts)])
-        self.source_indices = np.concatenate(
-            [part.source_indices + before for part, before in zip(parts, on_disk, strict=False)]
+        on_disk = np.cumsum([0, *(part.last_index + 1 for part in parts)])
+        self.episode_indices = np.concatenate(
+            [part.episode_indices + before for part, before in zip(parts, on_disk, strict=False)]
         )
+        self.last_index = int(on_disk[-1]) - 1
         labels = _labels([part.folder for part in parts])
         self.episode_names = [
             f"{label}/{name}"

@@ -11,13 +11,12 @@ import numpy as np
 from act_policy.data.dataset import DemonstrationDataset, VectorDimensions, check_step
 from act_policy.data.selection import (
     Selection,
+    choose,
     find_cameras,
     find_dimensions,
-    find_episodes,
     find_relative,
     moving_part,
 )
-from act_policy.errors import UserError
 from act_policy.resize import crop_and_resize
 from act_policy.types import Schema
 
@@ -45,10 +44,10 @@ class SelectedDataset:
     ) -> None:
         self.folder = source.folder
         where = f"{source.folder}"
-        self.source_indices, self._parts = _episodes(source, selection)
-        """int64 (episodes,), the index of each on disk."""
-        self.source_count = source.episode_count
-        """How many episodes there are on disk."""
+        there = dict(zip(source.episode_indices.tolist(), source.episode_names, strict=True))
+        chosen = choose(selection, where, there)
+        self._places = np.flatnonzero(np.isin(source.episode_indices, chosen))
+        self._parts = moving_part(source, self._places, selection.trim)
         self._source = source
         old = source.schema
         self._camera_of = dict(renamed or {name: name for name in old.camera_names})
@@ -82,7 +81,9 @@ class SelectedDataset:
             for place in range(len(self._parts))
         ]
         self.lengths = self._parts[:, 1] - self._parts[:, 0]
-        every = [int(index) for index in self.source_indices]
+        every = self._places.tolist()
+        self.episode_indices = source.episode_indices[self._places]
+        self.last_index = source.last_index
         self.episode_names = [source.episode_names[e] for e in every]
         self.episode_paths = [source.episode_paths[e] for e in every]
         self.instructions = [source.instructions[e] for e in every]
@@ -157,7 +158,7 @@ class SelectedDataset:
         return other
 
     def _at(self, episode: int) -> int:
-        return int(self.source_indices[episode])
+        return int(self._places[episode])
 
     def _cut(self, episode: int, values: np.ndarray) -> np.ndarray:
         first, end = self._parts[episode]
@@ -169,22 +170,6 @@ class SelectedDataset:
         if len(every) == 1:
             return _columns(self._cut(place, every[0]), dimensions)
         return _columns(self._cut(place, np.concatenate(every, axis=1)), dimensions)
-
-
-def _episodes(source: DemonstrationDataset, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the selected episodes, ascending, and (first step, end) of each."""
-    every = np.arange(source.episode_count)
-    where, names = f"{source.folder}", source.episode_names
-    chosen = every
-    if selection.episodes is not None:
-        chosen = np.unique(
-            find_episodes("select.episodes", selection.episodes, names, every, where)
-        )
-    excluded = find_episodes("select.exclude", selection.exclude, names, every, where)
-    chosen = np.setdiff1d(chosen, excluded)
-    if len(chosen) == 0:
-        raise UserError(f"{where}: select.episodes and select.exclude leave no episode")
-    return chosen, moving_part(source, chosen, selection.trim)
 
 
 def _columns(values: np.ndarray, dimensions: np.ndarray) -> np.ndarray:

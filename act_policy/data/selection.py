@@ -89,9 +89,29 @@ def find_episodes(
     if missing := sorted({str(e) for e in given if e not in places}):
         there = f"{len(names)} episodes, {names[0]} to {names[-1]}" if names else "no episode"
         whole = len(indices) == 0 or len(indices) == indices.max() + 1
-        among = f"not among 0 to {len(indices) - 1}" if whole else "not among the selected ones"
+        among = f"not among 0 to {len(indices) - 1}" if whole else "not among those that are used"
         raise UserError(f"{what}: episodes [{', '.join(missing)}] are {among}; {where} has {there}")
     return np.array([places[e] for e in given], np.int64)
+
+
+def choose(selection: Selection, where: str, names: Mapping[int, str]) -> list[int]:
+    """The indices of the selected episodes, ascending; UserError where there are none.
+
+    Args:
+        selection: says which.
+        where: the dataset, for the message.
+        names: of the episodes there are, by their indices.
+    """
+    indices, every = np.array(list(names)), list(names.values())
+    chosen = indices
+    if selection.episodes is not None:
+        places = find_episodes("select.episodes", selection.episodes, every, indices, where)
+        chosen = np.unique(indices[places])
+    excluded = find_episodes("select.exclude", selection.exclude, every, indices, where)
+    found: list[int] = np.setdiff1d(chosen, indices[excluded]).tolist()
+    if not found:
+        raise UserError(f"{where}: select.episodes and select.exclude leave no episode")
+    return found
 
 
 def find_dimensions(

@@ -75,7 +75,7 @@ def check_finite(
                 raise UserError(
                     f"{place_of(dataset, episode)}: {field} {names[dimension]} at step {step} "
                     f"is {values[step, dimension]}; expected a finite number. "
-                    "Repair the episode or take it out of the dataset."
+                    "Repair the episode or leave it out with data.select.exclude=[...]."
                 )
 
 

@@ -9,6 +9,7 @@ from lerobot_for_tests import change_table, write_lerobot
 
 from act_policy.data.aloha_hdf5 import write_episode
 from act_policy.data.broken_files import open_readable
+from act_policy.data.dataset import open_dataset
 from act_policy.data.inspection import Verdict
 from act_policy.errors import UserError
 
@@ -70,6 +71,9 @@ def test_cameras_sizes_and_schemas_that_differ_are_named(tmp_path):
     )
     for finding, said in zip(findings, expected, strict=True):
         assert said in finding.text
+        assert "with unreadable=skip too" in finding.advice
+    with pytest.raises(UserError):
+        open_dataset(tmp_path, unreadable="skip")
 
 
 def test_nothing_readable_leaves_only_the_findings(make_folder):

@@ -199,6 +199,33 @@ def test_a_folder_that_holds_something_else_stays_as_it_is(tmp_path):
     assert open_dataset(out).episode_count == 1
 
 
+def test_a_conversion_killed_at_its_first_step_goes_on(tmp_path):
+    source = open_dataset(write_hdf5(tmp_path / "hdf5", (2,)))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".conversion.json.999.partial").write_bytes(b"{")
+    assert "1 episodes, 2 steps" in convert(source, tmp_path / "out", "lerobot_v3", PNG, workers=1)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "conversion.json",
+        "data",
+        "meta",
+    ]
+
+
+def test_an_instruction_is_given_to_episodes_of_lerobot_that_have_none(tmp_path):
+    folder = write_lerobot(tmp_path / "d", (3, 2), keys=(TOP,), kind="image")
+    for path in (folder / "meta" / "episodes").rglob("*.parquet"):
+        change_table(path, lambda c: c.update(tasks=[[], ["stack"]]))
+    source = open_dataset(folder)
+    source.instructions = [told or "pick" for told in source.instructions]
+    convert(source, tmp_path / "out", "lerobot_v3", PNG, workers=1)
+    written = open_dataset(tmp_path / "out")
+    assert written.instructions == ["pick", "stack"]
+    tasks = read_tasks(tmp_path / "out")
+    for episode, said in enumerate(written.instructions):
+        (index,) = set(written.rows(episode).column("task_index").to_pylist())
+        assert tasks[index] == said
+
+
 def test_two_processes_do_not_convert_into_one_folder(tmp_path):
     source = open_dataset(write_hdf5(tmp_path / "hdf5", (2,)))
     plan = {"source": str(source.folder), "format": "aloha_hdf5"}

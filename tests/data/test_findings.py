@@ -10,6 +10,7 @@ import pytest
 from lerobot_for_tests import change_table
 from motion_for_tests import WRITERS, aloha_motion, lerobot_motion
 
+from act_policy.data.aloha_hdf5 import AlohaHDF5Dataset
 from act_policy.data.dataset import DemonstrationDataset, open_dataset
 from act_policy.data.evidence import Evidence
 from act_policy.data.findings import find
@@ -266,6 +267,9 @@ def test_numbers_that_are_left_out_are_a_note(tmp_path):
     finding = only(open_dataset(tmp_path))
     assert finding.verdict is Verdict.NOTE
     assert finding.text == "no episode has number 1, 2, 3 (3 between 0 and 4)"
+    (tmp_path / "episode_2.hdf5").write_bytes(b"broken, but there")
+    finding = only(AlohaHDF5Dataset(tmp_path, unreadable="skip"))
+    assert finding.text == "no episode has number 1, 3 (2 between 0 and 4)"
 
 
 def test_long_lists_are_cut(tmp_path):

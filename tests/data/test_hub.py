@@ -7,7 +7,8 @@ import pytest
 from lerobot_for_tests import write_lerobot
 
 from act_policy.data import hub
-from act_policy.data.dataset import open_dataset
+from act_policy.data.broken_files import open_readable
+from act_policy.data.dataset import DatasetWarning, open_dataset
 from act_policy.errors import UserError
 
 NAME = "someone/stack_cubes"
@@ -81,6 +82,38 @@ def test_a_download_happens_only_when_asked_for(home, monkeypatch):
     assert open_dataset(NAME, download=True).folder == home / "hf" / "lerobot" / NAME
     open_dataset(NAME, download=True)
     assert asked == [(NAME, "dataset", 10)]
+
+
+def test_a_dataset_that_is_there_in_part_is_not_taken_for_a_shorter_one(home, monkeypatch):
+    folder = write_lerobot(home / "hf" / "lerobot" / NAME, (2, 3), kind="image", per_file=1)
+    last = folder / "data" / "chunk-000" / "file-001.parquet"
+    content = last.read_bytes()
+    last.unlink()
+    with pytest.raises(UserError, match=r"only in part: .* lacks data/chunk-000/file-001.*=true"):
+        open_dataset(NAME)
+    assert not hub.is_at_hand(NAME)
+    with pytest.warns(DatasetWarning, match="last episode was whole"):
+        assert open_dataset(folder).lengths.tolist() == [2]
+
+    class Hub:
+        @staticmethod
+        def snapshot_download(*_, **__):
+            last.write_bytes(content)
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub)
+    assert open_dataset(NAME, download=True).lengths.tolist() == [2, 3]
+    make(home / "hf" / "hub" / "datasets--someone--stack_cubes" / "snapshots" / "aaaa")
+    last.unlink()
+    assert open_dataset(NAME).lengths.tolist() == [2]  # a whole one comes before a part
+
+
+def test_a_broken_dataset_of_the_cache_is_inspected_like_any_other(home):
+    folder = write_lerobot(home / "hf" / "lerobot" / NAME, (2, 3), kind="image", per_file=1)
+    (folder / "data" / "chunk-000" / "file-000.parquet").write_bytes(b"broken")
+    dataset, (finding,) = open_readable(NAME, download=False)
+    assert dataset is not None
+    assert dataset.lengths.tolist() == [3]
+    assert "file-000.parquet: is not a readable parquet file" in finding.text
 
 
 def test_a_download_that_fails_is_one_message(home, monkeypatch):

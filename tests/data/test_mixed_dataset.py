@@ -60,7 +60,7 @@ def test_each_has_its_own_selection_on_top_of_the_shared_one(folders):
     )
     assert mixed.lengths.tolist() == [6, 3, 2]
     assert mixed.schema.state_names == ("j1",)
-    assert mixed.source_indices.tolist() == [1, 3, 4]
+    assert mixed.episode_indices.tolist() == [1, 3, 4]
     assert mixed.frame(2, 0, "top").shape == (3, 4, 3)
 
 

@@ -20,6 +20,7 @@ from act_policy.errors import UserError
 
 LENGTHS = (7, 12, 5, 9, 3)
 LAST_EPISODES = "meta/episodes/chunk-000/file-001.parquet"
+EPISODES_V21 = "meta/episodes.jsonl"
 LAST_DATA = "data/chunk-001/file-000.parquet"
 LAST_VIDEO = f"videos/{TOP}/chunk-001/file-000.mp4"
 
@@ -56,6 +57,7 @@ CUT_SHORT = {
     "info.json is an episode ahead": ("v3.0", 5, lambda f: info_counts(f, 6)),
     "v2.1: the last data file was not closed": ("v2.1", 4, lambda f: cut(last_v21(f, "data"))),
     "v2.1: the last video is missing": ("v2.1", 4, lambda f: last_v21(f, "video").unlink()),
+    "v2.1: the last line was not finished": ("v2.1", 4, lambda f: cut(f / EPISODES_V21, 0.95)),
     "v2.1: info.json is ahead": ("v2.1", 5, lambda f: info_counts(f, 6)),
 }
 
@@ -169,6 +171,23 @@ def test_faults_elsewhere_are_named_and_skipped_by_choice(tmp_path, what):
     assert every_number(dataset, "top") == [shown("top", index) for index in expected]
     with pytest.raises(UserError, match="unreadable must be stop or skip"):
         open_dataset(folder, unreadable="maybe")
+
+
+def test_a_deleted_episode_of_v21_leaves_the_others(tmp_path):
+    folder = write_lerobot(tmp_path, LENGTHS, "v2.1")
+    lines = (folder / EPISODES_V21).read_bytes().splitlines(keepends=True)
+    (folder / EPISODES_V21).write_bytes(b"".join(lines[:1] + lines[2:]))
+    change_info(folder, lambda i: i.update(total_episodes=4, total_frames=24))
+    with pytest.raises(UserError, match=r"episode 1 is missing.*unreadable=skip"):
+        open_dataset(folder)
+    with pytest.warns(DatasetWarning) as warned:
+        dataset = open_dataset(folder, unreadable="skip")
+    assert [str(w.message) for w in warned] == [next(iter(dataset.notes))]
+    assert dataset.lengths.tolist() == [7, 5, 9, 3]
+    assert dataset.episode_indices.tolist() == [0, 2, 3, 4]
+    (folder / EPISODES_V21).write_bytes(lines[0] + b'{"tasks": ["\xe4\xbd\n' + lines[1])
+    with pytest.raises(UserError, match="line 2 is not an episode's index"):
+        open_dataset(folder)
 
 
 def test_hdf5_files_that_cannot_be_read(tmp_path):

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from episodes_for_tests import make_arrays, make_schema, write_foreign_episode
+from lerobot_for_tests import write_lerobot
 
 from act_policy.data.aloha_hdf5 import write_episode
 from act_policy.data.datamodule import DemonstrationDataModule
-from act_policy.data.dataset import DemonstrationDataset, open_dataset
-from act_policy.data.demonstrations import open_demonstrations
+from act_policy.data.dataset import DatasetWarning, DemonstrationDataset, open_dataset
+from act_policy.data.demonstrations import choose_episodes, open_demonstrations
 from act_policy.data.statistics import compute_statistics
 from act_policy.errors import UserError
 from act_policy.resize import crop_and_resize
@@ -42,11 +43,58 @@ def test_episodes_by_index_and_by_name(folder):
         {"episodes": [1, 2, 3], "exclude": [2]},
     ):
         view = open_demonstrations(folder, select)
-        assert view.source_indices.tolist() == [1, 3]
+        assert view.episode_indices.tolist() == [1, 3]
         assert view.lengths.tolist() == [6, 8]
         assert view.seeds == [101, 103]
         np.testing.assert_array_equal(view.action(1), plain.action(3))
         np.testing.assert_array_equal(view.frame(1, 7, "top"), plain.frame(3, 7, "top"))
+
+
+@pytest.mark.parametrize("kind", ["hdf5", "v2.1", "v3.0"])
+def test_an_index_is_that_on_disk_although_others_are_left_out(tmp_path, make_folder, kind):
+    if kind == "hdf5":
+        folder = make_folder([4, 5, 6, 7, 8])
+        (folder / "episode_000001.hdf5").write_bytes(b"broken")
+        (folder / "episode_000002.hdf5").unlink()
+        expected = [4, 8]
+    else:
+        folder = write_lerobot(tmp_path / "d", [4, 5, 6, 7, 8], kind, per_file=1)
+        sorted((folder / "data").rglob("*.parquet"))[1].write_bytes(b"broken")
+        expected = [4, 6, 8]
+
+    def opened(select, mix=None):
+        with pytest.warns(DatasetWarning, match=r"1 of . episodes are left out"):
+            return open_demonstrations(folder, select, mix, unreadable="skip")
+
+    view = opened({"exclude": [3]})
+    assert view.lengths.tolist() == expected
+    assert open_demonstrations(folder, {"episodes": [4]}).lengths.tolist() == [8]
+    mixed = opened({"exclude": [3]}, [{"path": folder}])
+    assert mixed.episode_indices.tolist()[-2:] == [5 + 3, 5 + 4]
+    with pytest.raises(UserError, match=r"\[1\] are not among those that are used"):
+        choose_episodes("train_episodes", [1], view)
+
+
+def test_what_is_wrong_with_an_excluded_episode_does_not_matter(tmp_path, make_folder):
+    folder = make_folder([4, 5, 6, 7])
+    (folder / "episode_000001.hdf5").write_bytes(b"broken")
+    unlike = make_schema({"top": (9, 9)})
+    write_episode(folder / "episode_000002.hdf5", unlike, **make_arrays(unlike, 6, 0))
+    with pytest.raises(UserError, match="is not a readable HDF5 file"):
+        open_demonstrations(folder, {"exclude": [2]})
+    with pytest.raises(UserError, match=r"its schema is not that of .*data.select.exclude"):
+        open_demonstrations(folder, {"exclude": ["episode_000001"]})
+    view = open_demonstrations(folder, {"exclude": [1, "episode_000002"]})
+    assert (view.lengths.tolist(), view.notes) == ([4, 7], [])
+    mixed = open_demonstrations(folder, {"episodes": [0]}, [{"path": make_folder([3], name="two")}])
+    assert mixed.episode_indices.tolist() == [0, 4]
+
+    folder = write_lerobot(tmp_path / "d", [4, 5, 6], "v2.1")
+    (folder / "data" / "chunk-000" / "episode_000001.parquet").unlink()
+    assert open_demonstrations(folder, {"exclude": [1]}).lengths.tolist() == [4, 6]
+    # it is not the end of a recording because it is the last that is wanted
+    with pytest.raises(UserError, match=r"episode_000001.parquet: no such file"):
+        open_demonstrations(folder, {"episodes": [0, 1]})
 
 
 def test_train_and_held_out_episodes_are_named_as_on_disk(folder):
@@ -56,7 +104,7 @@ def test_train_and_held_out_episodes_are_named_as_on_disk(folder):
     names = data.dataset.episode_names
     assert [names[e] for e in data.train_episodes] == ["episode_000000.hdf5", "episode_000003.hdf5"]
     excluded = DemonstrationDataModule(folder, 3, 4, select={"exclude": [1]}, train_episodes=[1])
-    with pytest.raises(UserError, match=r"train_episodes: episodes \[1\] are not among the sel"):
+    with pytest.raises(UserError, match=r"train_episodes: episodes \[1\] are not among those"):
         _ = excluded.train_episodes
 
 
