@@ -86,7 +86,10 @@ class PolicyTraining(lightning.LightningModule):
 
     def on_fit_start(self) -> None:
         """Let the policy carry what its images were like: a robot compares its own with them."""
-        levels = self.trainer.datamodule.image_levels  # type: ignore[attr-defined]
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        if data is None:  # batches that come from no demonstrations
+            return
+        levels = data.image_levels
         for policy in (self.policy, self.best_policy):
             policy.statistics = policy.statistics._replace(image_levels=levels)
 

@@ -158,7 +158,10 @@ def test_the_script(demonstrations: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.statistics.state.mean, [5, -3])
     assert json.loads(json.dumps(found.config.to_dict())) == make_policy().config.to_dict()
     for arguments, message in (
-        ([*start, "model.width=32"], "model.width: with init= the network is the checkpoint's"),
+        (
+            [*start, "model.width=32", "out=new"],
+            "model.width: with init= the network is the checkpoint's",
+        ),
         (["resume=run", "init=bundle"], "not both"),
         (["init=nowhere", *start[1:], "out=new"], "nowhere does not exist"),
     ):
