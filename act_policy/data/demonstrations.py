@@ -1,7 +1,6 @@
 """Demonstrations as a configuration describes them: one folder or several, and what is used."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,4 +84,4 @@ def _open_selected(
     # the reader leaves out what is not selected, so that nothing can be wrong with it
     wanted = partial(choose, selection, f"{path}")
     dataset = open_dataset(path, cameras=cameras, wanted=wanted, **options)
-    return SelectedDataset(dataset, replace(selection, episodes=None, exclude=()), renamed)
+    return SelectedDataset(dataset, selection, renamed)

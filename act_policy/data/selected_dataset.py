@@ -11,7 +11,6 @@ import numpy as np
 from act_policy.data.dataset import DemonstrationDataset, VectorDimensions, check_step
 from act_policy.data.selection import (
     Selection,
-    choose,
     find_cameras,
     find_dimensions,
     find_relative,
@@ -24,12 +23,12 @@ from act_policy.types import Schema
 class SelectedDataset:
     """A view of a dataset through a selection; itself demonstrations like any other.
 
-    Episodes, steps, cameras and dimensions are counted and named as they are used. Indices and
-    names on disk stay at hand, to choose by and for messages.
+    Steps, cameras and dimensions are counted and named as they are used. The reader has left out
+    episodes that are not selected.
 
     Args:
-        source: the dataset.
-        selection: what of it is used.
+        source: the dataset, of the selected episodes.
+        selection: what of them is used.
         renamed: name of each camera -> its name in the source, in this order; None keeps them.
 
     Raises:
@@ -44,10 +43,7 @@ class SelectedDataset:
     ) -> None:
         self.folder = source.folder
         where = f"{source.folder}"
-        there = dict(zip(source.episode_indices.tolist(), source.episode_names, strict=True))
-        chosen = choose(selection, where, there)
-        self._places = np.flatnonzero(np.isin(source.episode_indices, chosen))
-        self._parts = moving_part(source, self._places, selection.trim)
+        self._parts = moving_part(source, selection.trim)
         self._source = source
         old = source.schema
         self._camera_of = dict(renamed or {name: name for name in old.camera_names})
@@ -75,20 +71,19 @@ class SelectedDataset:
         )
         self.relative_actions = find_relative(selection.relative, self.schema, where)
         """The action dimensions that are learned relative to the state of the same name."""
-        self._states = [self._take_state(place, state) for place in range(len(self._parts))]
+        episodes = range(source.episode_count)
+        self._states = [self._take_state(episode, state) for episode in episodes]
         self._actions = [
-            _columns(self._cut(place, source.action(self._at(place))), action)
-            for place in range(len(self._parts))
+            _columns(self._cut(episode, source.action(episode)), action) for episode in episodes
         ]
         self.lengths = self._parts[:, 1] - self._parts[:, 0]
-        every = self._places.tolist()
-        self.episode_indices = source.episode_indices[self._places]
+        self.episode_indices = source.episode_indices
         self.last_index = source.last_index
-        self.episode_names = [source.episode_names[e] for e in every]
-        self.episode_paths = [source.episode_paths[e] for e in every]
-        self.instructions = [source.instructions[e] for e in every]
-        self.seeds = [source.seeds[e] for e in every]
-        self.outcomes = [source.outcomes[e] for e in every]
+        self.episode_names = source.episode_names
+        self.episode_paths = source.episode_paths
+        self.instructions = source.instructions
+        self.seeds = source.seeds
+        self.outcomes = source.outcomes
         self.vector_names = source.vector_names
         self.left_alone = source.left_alone
         self.notes = source.notes
@@ -108,7 +103,7 @@ class SelectedDataset:
 
     def vector(self, episode: int, name: str) -> np.ndarray:
         """float32 (T, n), one of `vector_names`."""
-        return self._cut(episode, self._source.vector(self._at(episode), name))
+        return self._cut(episode, self._source.vector(episode, name))
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
         """Names and units of a vector's dimensions."""
@@ -118,30 +113,30 @@ class SelectedDataset:
         """uint8 (h, w, 3) RGB, cropped and resized; raises UndecodableFrameError."""
         check_step(self, episode, step)
         at = int(self._parts[episode, 0]) + step
-        image = self._source.frame(self._at(episode), at, self._camera_of[camera])
+        image = self._source.frame(episode, at, self._camera_of[camera])
         if (changed := self._changed.get(camera)) is None:
             return image
         return crop_and_resize(image, changed.crop, changed.height, changed.width)
 
     def image_file(self, episode: int, camera: str) -> Path:
         """The file that holds the camera's frames of an episode."""
-        return self._source.image_file(self._at(episode), self._camera_of[camera])
+        return self._source.image_file(episode, self._camera_of[camera])
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
         """int64 (T,), where raw frames lie in the image file; None if they are not used raw."""
         if camera in self._changed:
             return None
-        offsets = self._source.frame_offsets(self._at(episode), self._camera_of[camera])
+        offsets = self._source.frame_offsets(episode, self._camera_of[camera])
         return None if offsets is None else self._cut(episode, offsets)
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
         """What besides the image file decides how the frames look."""
-        key = self._source.frame_key(self._at(episode), self._camera_of[camera])
+        key = self._source.frame_key(episode, self._camera_of[camera])
         return (*key, int(self._parts[episode, 0]))
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
         """int64, ascending steps from which decoding can begin; None if from every step."""
-        keys = self._source.key_steps(self._at(episode), self._camera_of[camera])
+        keys = self._source.key_steps(episode, self._camera_of[camera])
         if keys is None:
             return None
         first, end = self._parts[episode]
@@ -157,19 +152,16 @@ class SelectedDataset:
         other.__dict__.update(self.__dict__, _source=copy.copy(self._source))
         return other
 
-    def _at(self, episode: int) -> int:
-        return int(self._places[episode])
-
     def _cut(self, episode: int, values: np.ndarray) -> np.ndarray:
         first, end = self._parts[episode]
         return values[first:end]
 
-    def _take_state(self, place: int, dimensions: np.ndarray) -> np.ndarray:
-        every = [self._source.state(self._at(place))]
-        every += [self._source.vector(self._at(place), vector) for vector in self._append]
+    def _take_state(self, episode: int, dimensions: np.ndarray) -> np.ndarray:
+        every = [self._source.state(episode)]
+        every += [self._source.vector(episode, vector) for vector in self._append]
         if len(every) == 1:
-            return _columns(self._cut(place, every[0]), dimensions)
-        return _columns(self._cut(place, np.concatenate(every, axis=1)), dimensions)
+            return _columns(self._cut(episode, every[0]), dimensions)
+        return _columns(self._cut(episode, np.concatenate(every, axis=1)), dimensions)
 
 
 def _columns(values: np.ndarray, dimensions: np.ndarray) -> np.ndarray:

@@ -188,30 +188,27 @@ def find_cameras(
     return tuple(found)
 
 
-def moving_part(
-    dataset: DemonstrationDataset, episodes: np.ndarray, threshold: float | None
-) -> np.ndarray:
+def moving_part(dataset: DemonstrationDataset, threshold: float | None) -> np.ndarray:
     """int64 (episodes, 2): first step and end of each episode without its still ends.
 
     A step is still if from it to the next no dimension of state or action changes by more than
-    `threshold` times its standard deviation over the given episodes. The step at which motion
+    `threshold` times its standard deviation over all episodes. The step at which motion
     begins is kept, and so is the one at which it ends.
 
     Raises:
         UserError: nothing moves in an episode.
     """
-    parts = np.stack([np.zeros(len(episodes), np.int64), dataset.lengths[episodes]], axis=1)
-    if threshold is None or len(episodes) == 0:
+    episodes = range(dataset.episode_count)
+    parts = np.stack([np.zeros(len(episodes), np.int64), dataset.lengths], axis=1)
+    if threshold is None:
         return parts
-    both = [
-        np.concatenate([dataset.state(e), dataset.action(e)], axis=1) for e in map(int, episodes)
-    ]
+    both = [np.concatenate([dataset.state(e), dataset.action(e)], axis=1) for e in episodes]
     limit = threshold * np.concatenate(both).std(axis=0, dtype=np.float64)
     for part, episode, values in zip(parts, episodes, both, strict=True):
         moves = np.flatnonzero((np.abs(np.diff(values, axis=0)) > limit).any(axis=1))
         if len(moves) == 0:
             raise UserError(
-                f"select.trim={threshold}: {place_of(dataset, int(episode))}: nothing moves in it; "
+                f"select.trim={threshold}: {place_of(dataset, episode)}: nothing moves in it; "
                 "leave it out with select.exclude"
             )
         part[:] = moves[0], moves[-1] + 2

@@ -8,6 +8,7 @@ from typing import Any
 import lightning
 import numpy as np
 import torch
+from policy_for_tests import SMALLEST
 
 from act_policy.data.aloha_hdf5 import write_episode
 from act_policy.data.datamodule import DemonstrationDataModule
@@ -52,13 +53,7 @@ def write_demonstrations(
     return folder
 
 
-TINY: dict[str, Any] = {
-    "chunk_length": 4,
-    "width": 16,
-    "heads": 2,
-    "feedforward_width": 32,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
+TINY: dict[str, Any] = SMALLEST | {
     "pre_norm": True,
     "activation": "gelu",
     "dropout": 0.1,
@@ -66,8 +61,6 @@ TINY: dict[str, Any] = {
     "latent_layers": 1,
     "kl_weight": 1.0,
     "backbone": "resnet18",
-    "backbone_stages": 1,
-    "backbone_width": 0.25,
     "backbone_norm": "batch",
     "backbone_weights": None,
     "camera_embedding": True,
