@@ -44,6 +44,8 @@ class ACTPolicy(nn.Module):
                 f"statistics of images: cameras {sorted(statistics.images)}, "
                 f"expected {sorted(config.camera_names)}"
             )
+        # convolutions then read the images as they come, channels last: faster on GPU and CPU
+        self.to(memory_format=torch.channels_last)
 
     @property
     def chunk_length(self) -> int:

@@ -60,14 +60,13 @@ def build_policy(
         policy = start_from(initial, data.schema, statistics)
         shown = {*initial.demonstration_seeds, *data.demonstration_seeds}
         policy.demonstration_seeds = tuple(sorted(shown))
-        return policy.to(memory_format=torch.channels_last)
+        return policy
     policy = ACTPolicy(config, data.schema, statistics)
     policy.demonstration_seeds = data.demonstration_seeds
     if checkpoint is None:
         weights = model.get("backbone_weights")
         load_backbone_weights(policy.act.image_encoder.backbone, weights)
-    # convolutions then read the images as they come, channels last: faster on GPU and CPU
-    return policy.to(memory_format=torch.channels_last)
+    return policy
 
 
 def build_training(

@@ -54,7 +54,7 @@ def training_row(config: Any, settings: Any, who: str) -> Row:
 
     torch.set_num_threads(config.threads)
     size, steps = settings.data.batch_size, 100_000
-    policy = make_policy(config, settings).to(memory_format=torch.channels_last)
+    policy = make_policy(config, settings)
     training = PolicyTraining(
         policy, instantiate(settings.optim), steps, kl_weight=settings.model.kl_weight
     )
