@@ -39,8 +39,9 @@ lint: setup  ## ruff, mypy, import directions
 	$(BIN)/lint-imports
 
 test: lint  ## Lint, types and the quick tests
-	@# a test that is stuck is named, and tried once more
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --timeout=120 --reruns=1 --only-rerun=Timeout
+	@# A test that is stuck is named and tried once more; one that cannot be interrupted ends its process.
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --timeout=120 --reruns=1 --only-rerun=Timeout \
+		-o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
 test-all: lint  ## The quick tests and the slow ones
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile -m 'not gpu'

@@ -1,12 +1,48 @@
 """A page in headless Chromium: what a reader's browser makes of it."""
 
 import shutil
+import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import filelock
+import psutil
 import pytest
+
+PATIENCE = 45.0  # seconds in which a page is opened and looked at; 2 to 4 are usual
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """One browser at a time on this machine, for PATIENCE seconds: a stuck one is skipped.
+
+    Some of playwright's calls wait for ever for a browser or driver that stands still, and
+    swallow the exception by which pytest-timeout would interrupt them. They return once the
+    processes are gone.
+    """
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    stuck = threading.Event()
+
+    def end() -> None:
+        stuck.set()
+        for process in psutil.Process().children(recursive=True):
+            if process.pid not in before:
+                process.kill()
+
+    with filelock.FileLock(Path(tempfile.gettempdir()) / "act_policy_tests_browser.lock"):
+        watchdog = threading.Timer(PATIENCE, end)
+        watchdog.start()
+        try:
+            yield
+        except BaseException as error:
+            if stuck.is_set():
+                pytest.skip(f"chromium stood still for {PATIENCE:g} s: {error}")
+            raise
+        finally:
+            watchdog.cancel()
 
 
 @contextmanager
@@ -20,7 +56,7 @@ def opened(path: Path, width: int = 1200, dark: bool = False) -> Iterator[Any]:
     if chromium is None:
         pytest.skip("no chromium to open the page in; install the package chromium")
     complaints: list[str] = []
-    with playwright.sync_playwright() as driver:
+    with bounded(), playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
         )
