@@ -62,7 +62,9 @@ def line_chart(
             (TOP + bottom) / 2, _text(0, 0, y_label, "faint", "middle")
         ),
     ]
-    for x, label in _labelled(_ticks(x_low, x_high, 6)):
+    # no tick lies between two steps or episodes
+    least = 1.0 if (every[:, 0] % 1 == 0).all() else 0.0
+    for x, label in _labelled(_ticks(x_low, x_high, 6, least)):
         parts.append(_grid(at_x(x), TOP, at_x(x), bottom))
         parts.append(_text(at_x(x), bottom + 13, label, "faint", "middle"))
     ticks = _decades(y_low, y_high) if log_y else _labelled(_ticks(y_low, y_high, 5))
@@ -102,9 +104,9 @@ def _range(points: np.ndarray, least_span: float) -> tuple[float, float, float, 
     return x_low, y_low, x_high, y_high
 
 
-def _ticks(low: float, high: float, count: int) -> list[float]:
-    """At most about `count` round numbers between low and high."""
-    rough = (high - low) / count
+def _ticks(low: float, high: float, count: int, least: float = 0.0) -> list[float]:
+    """At most about `count` round numbers between low and high, at least `least` apart."""
+    rough = max((high - low) / count, least)
     magnitude = 10.0 ** math.floor(math.log10(rough))
     step = magnitude * next(s for s in (1, 2, 5, 10) if s * magnitude >= rough * 0.999)
     return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]

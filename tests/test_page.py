@@ -125,6 +125,7 @@ def test_labels_tell_ticks_apart():
     flat = line_chart({"": ([0, 1], [1.0, 1.00001])}, least_span=0.02)
     assert labels(flat, "end")[:2] == ["0.995", "1.000"]
     assert labels(line_chart({"": ([0, 40_000], [0, 1])}), "middle")[:3] == ["0k", "10k", "20k"]
+    assert labels(line_chart({"": ([0, 1, 2], [0, 1, 0])}), "middle")[:3] == ["0", "1", "2"]
     narrow = line_chart({"": ([0, 1], [1.2, 1.9])}, log_y=True)
     assert labels(narrow, "end") == ["1.2", "1.4", "1.6", "1.8"]
     wide = line_chart({"": ([0, 1], [0.05, 200])}, log_y=True)
