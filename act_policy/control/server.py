@@ -42,6 +42,9 @@ from act_policy.types import Observation
 _log = logging.getLogger(__name__)
 
 LONGEST_ARM_NAME = 60
+# Bytes of a message that the event loop decodes itself: handing it to a thread and back takes
+# longer than decoding it, which a message of this size cannot make last above a few milliseconds.
+READ_AT_ONCE = 250_000
 
 
 class PolicyServer:
@@ -236,7 +239,10 @@ class PolicyServer:
         while True:
             message = await connection.recv()
             began = time.perf_counter()
-            observation = await loop.run_in_executor(self._decoders, self._read, message)
+            if len(message) <= READ_AT_ONCE:
+                observation = self._read(message)
+            else:
+                observation = await loop.run_in_executor(self._decoders, self._read, message)
             prediction = await self._predictor.predict(observation)
             server_timing = {"infer_ms": 1e3 * (time.perf_counter() - began)}
             if previous_total is not None:
@@ -252,7 +258,7 @@ class PolicyServer:
             self.status.answer(client, observation, prediction.chunk, total)
 
     def _read(self, message: str | bytes) -> Observation[Any]:
-        """Decode and check one request, away from the event loop."""
+        """Decode and check one request."""
         if isinstance(message, str):
             raise WireError("a text message; an observation is binary, in msgpack")
         return self._keys.to_observation(unpack(message), self.policy.schema)
