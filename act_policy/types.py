@@ -74,17 +74,6 @@ class Observation(NamedTuple, _Over[ArrayT]):
         return cls(images, vectors[STATE_KEY], vectors.get(ENVIRONMENT_STATE_KEY))
 
 
-class ActionChunk(NamedTuple):
-    """The next k actions from one step on.
-
-    actions: float32 (k, a) in physical units; rows past the episode's end repeat the last action.
-    is_pad: bool (k,), true exactly for those rows.
-    """
-
-    actions: np.ndarray
-    is_pad: np.ndarray
-
-
 @dataclass(frozen=True)
 class Camera:
     """One camera's name and its image size in pixels.

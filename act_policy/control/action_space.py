@@ -26,7 +26,8 @@ class ActionSpace:
     measured: index into the state, -1 where nothing measures the dimension.
     wrap_low, period: of angles that wrap; period is infinite for all others.
     park: where a hold goes; NaN where it stays.
-    sources: for each dimension, what its limits rest on.
+    sources: for each dimension, which of its limits rest on the owner's file and which on what was
+        demonstrated.
     """
 
     names: tuple[str, ...]
@@ -170,26 +171,35 @@ def _dimension(
     derived_step = STEP_OF_RANGE * spread if kind == "position" else np.inf
     derived = "demonstrations"
     if name in shown.relative_actions:
-        derived += " (the range of the state, since the action is relative to it)"
-    given = [f for f in ("low", "high", "max_speed", "max_step") if getattr(joint, f) is not None]
-    return {
-        "name": name,
-        "kind": kind,
-        "measured": place if position else -1,
+        derived += "' states, since the action is relative to them"
+    limits = {
         "low": low,
         "high": high,
         "max_speed": joint.max_speed or derived_speed,
         "max_step": joint.max_step or derived_step,
+    }
+    given = [field for field in limits if getattr(joint, field) is not None]
+    rest = [f for f, limit in limits.items() if f not in given and np.isfinite(limit)]
+    sources = [f"file ({', '.join(given)})"] if given else []
+    if rest:
+        sources.append(f"{derived} ({', '.join(rest)})")
+    return {
+        "name": name,
+        "kind": kind,
+        "measured": place if position else -1,
+        **limits,
         "approach_speed": joint.approach_speed or slow,
         "start_distance": settings.safety.start_distance * spread,
         "wrap_low": wraps[0] if wraps else 0.0,
         "period": wraps[1] - wraps[0] if wraps else np.inf,
         "park": np.nan if joint.park is None else joint.park,
-        "source": f"file ({', '.join(given)})" if given else derived,
+        "source": " and ".join(sources) or "file",
     }
 
 
 def _kind_of(name: str, unit: str) -> Kind:
     if unit.endswith("/s"):
         return "velocity"
+    if unit.endswith("/step"):
+        return "displacement"
     return "switch" if "gripper" in name.lower() else "position"

@@ -100,7 +100,7 @@ def _describe(
 
 
 def limit_lines(deployment: Deployment) -> list[str]:
-    """One line a dimension of the action, and a warning where no owner's limit is in force."""
+    """One line a dimension of the action, and a warning where a limit is not the owner's."""
     space = deployment.space
     lines = []
     for i, name in enumerate(space.names):
@@ -111,9 +111,10 @@ def limit_lines(deployment: Deployment) -> list[str]:
         if np.isfinite(space.max_step[i]):
             line += f", at most {space.max_step[i]:.4g} from the measured position"
         lines.append(f"{line}; limits from the {space.sources[i]}")
-    if weak := [n for n, s in zip(space.names, space.sources, strict=True) if "file" not in s]:
+    sources = zip(space.names, space.sources, strict=True)
+    if weak := [name for name, source in sources if "demonstrations" in source]:
         lines.append(
-            f"warning   the limits of {', '.join(weak)} are only what the demonstrations did; set "
+            f"warning   limits of {', '.join(weak)} are only what the demonstrations did; set "
             "real ones in a settings file (docs/robot.md)"
         )
     return lines
@@ -125,7 +126,7 @@ def _ask(
     lines: list[str],
     clock: Callable[[], float],
 ) -> list[str]:
-    """Measure how long the policy takes; it has to be less than a chunk lasts."""
+    """Measure how long the policy takes: less than max_answer_time and than half a chunk lasts."""
     inference, safety = deployment.inference, deployment.settings.safety
     took = []
     for _ in range(PREDICTIONS):
@@ -151,6 +152,6 @@ def _ask(
     if max(took[1:]) > min(safety.max_answer_time, horizon / 2):
         return [
             f"the policy takes {max(took[1:]):.2f} s to answer; max_answer_time is "
-            f"{safety.max_answer_time} s, and a chunk lasts {horizon:.2f} s"
+            f"{safety.max_answer_time} s, and half a chunk lasts {horizon / 2:.2f} s"
         ]
     return []

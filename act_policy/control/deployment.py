@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -59,7 +60,9 @@ def deployed(policy: str, robot: str, settings: str | None) -> Iterator[Deployme
         space = action_space(schema, shown, said)
         contract = Contract(schema, said)
         arm: Robot
-        if robot == SIMULATED:
+        if robot == SIMULATED:  # it has the policy's names, whatever the owner's robot has
+            said = replace(said, cameras={}, state={}, actions={})
+            contract = Contract(schema, said)
             arm = SimulatedArm(schema, space, resting_pose(schema, shown))
         else:
             arm = load_robot(robot, schema)

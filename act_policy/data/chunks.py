@@ -3,19 +3,6 @@
 import numpy as np
 
 from act_policy.errors import UserError
-from act_policy.types import ActionChunk
-
-
-def action_chunk(actions: np.ndarray, step: int, chunk_length: int) -> ActionChunk:
-    """The `chunk_length` actions from `step` on, the last one repeated past the episode's end.
-
-    Args:
-        actions: (T, a), one episode.
-        step: 0 <= step < T.
-        chunk_length: k, at least 1.
-    """
-    rows, is_pad = chunk_rows(np.array([step]), np.array([len(actions) - 1]), chunk_length)
-    return ActionChunk(actions[rows[0]], is_pad[0])
 
 
 def chunk_rows(

@@ -62,7 +62,7 @@ class MetaWorldEnv(SimulatedTask):
             state_names=("hand_x", "hand_y", "hand_z", "gripper_opening"),
             state_units=("m", "m", "m", "fraction"),
             action_names=("move_x", "move_y", "move_z", "gripper_effort"),
-            action_units=("cm", "cm", "cm", "fraction"),
+            action_units=("cm/step", "cm/step", "cm/step", "fraction"),
             rate=float(1.0 / self._inner.dt),
             task=environment_id(task),
         )

@@ -64,15 +64,9 @@ def parameter_groups(model: nn.Module, config: OptimizerConfig) -> list[dict[str
     """Trainable parameters in up to four groups: (backbone or not) x (decayed or not).
 
     The backbone is what stands below a module named `backbone`. Each group has `peak`, its
-    learning rate before the schedule. Vectors are not decayed (biases, norms), nor are embeddings
-    and learned queries, which are looked up instead of multiplied.
+    learning rate before the schedule. Vectors are not decayed (biases, norms), nor are learned
+    queries and the like, which are looked up instead of multiplied.
     """
-    embeddings = {
-        id(parameter)
-        for module in model.modules()
-        if isinstance(module, nn.Embedding)
-        for parameter in module.parameters(recurse=False)
-    }
     # a parameter that hangs on no torch layer (queries, positions, camera embeddings) is looked up
     layers = {
         id(parameter)
@@ -84,7 +78,7 @@ def parameter_groups(model: nn.Module, config: OptimizerConfig) -> list[dict[str
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        decayed = parameter.ndim > 1 and id(parameter) in layers - embeddings
+        decayed = parameter.ndim > 1 and id(parameter) in layers
         groups.setdefault(("backbone" in name.split("."), decayed), []).append(parameter)
     return [
         {

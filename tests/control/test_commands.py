@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import onnx_for_tests
@@ -29,7 +30,9 @@ def command(name: str, policy: Path, *arguments: str) -> list[str]:
 
 def test_check_says_all_and_sends_nothing(policy: Path, tmp_path: Path) -> None:
     settings = tmp_path / "robot.toml"
-    settings.write_text('[joints."elbow.pos"]\nlow = -0.8\nhigh = 0.4\nmax_speed = 1\n')
+    settings.write_text(
+        '[joints."elbow.pos"]\nlow = -0.8\nhigh = 0.4\nmax_speed = 1\nmax_step = 1\n'
+    )
     done = subprocess.run(
         command("check", policy, "--seconds", "0.5", "--settings", str(settings)),
         capture_output=True,
@@ -41,9 +44,37 @@ def test_check_says_all_and_sends_nothing(policy: Path, tmp_path: Path) -> None:
     assert "camera    front: 48x64, used as 48x64; brightness 0.4" in out
     assert "joint     elbow.pos: -0.25 rad; demonstrated -1 to 0.5" in out
     assert "elbow.pos (position): -0.8 to 0.4 rad, at most 1 a second" in out
-    assert "the limits of shoulder.pos, gripper.pos are only what the demonstrations did" in out
+    assert "limits from the file (low, high, max_speed, max_step)\n" in out
+    assert "warning   limits of shoulder.pos, gripper.pos are only what the demonstrations" in out
     assert "policy    answers in" in out
     assert "nothing was sent" in out
+
+
+def test_a_limit_that_the_file_leaves_out_is_told(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tmp_path / "robot.toml"
+    settings.write_text('[joints."elbow.pos"]\nlow = -0.8\nhigh = 0.4\n')
+    main(command("check", policy, "--seconds", "0.2", "--settings", str(settings))[3:])
+    out = capsys.readouterr().out
+    assert "from the file (low, high) and demonstrations (max_speed, max_step)" in out
+    assert "warning   limits of shoulder.pos, elbow.pos, gripper.pos are only" in out
+
+
+def test_the_documented_settings_run_on_the_simulated_arm(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names of the owner's robot are in them, which the simulated arm has not."""
+    documented = (Path(__file__).parents[2] / "docs" / "robot.md").read_text()
+    settings = tmp_path / "robot.toml"
+    settings.write_text(documented.split("```toml\n")[1].split("```")[0])
+    joints = ("shoulder_pan.pos", "wrist_roll.pos", "gripper.pos")
+    schema = replace(onnx_for_tests.SCHEMA, state_names=joints, action_names=joints)
+    path = onnx_for_tests.write_calm_policy(tmp_path / "p.onnx", schema)
+    main(command("check", path, "--seconds", "0.2", "--settings", str(settings))[3:])
+    out = capsys.readouterr().out
+    assert "wrist_roll.pos (position)" in out
+    assert "limits from the file (low, high, max_speed, max_step)\n" in out
 
 
 def test_check_says_what_it_cannot_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,7 +107,11 @@ def test_limits_come_from_the_demonstrations_only_where_the_file_is_silent() -> 
     np.testing.assert_allclose(space.max_speed, [4.0, np.inf, np.inf])
     np.testing.assert_allclose(space.max_step, [1.0, np.inf, np.inf])
     np.testing.assert_allclose(space.approach_speed, [0.2, 0.1, 0.1])
-    assert space.sources == ("file (low)", "demonstrations", "demonstrations")
+    assert space.sources == (
+        "file (low) and demonstrations (high, max_speed, max_step)",
+        "demonstrations (low, high)",
+        "demonstrations (low, high)",
+    )
 
 
 def test_a_motion_can_always_be_held() -> None:
@@ -148,8 +152,8 @@ def test_differences_are_no_limits_of_positions() -> None:
     space = action_space(SCHEMA, shown, RobotSettings())
     assert (space.low[0], space.high[0]) == (pytest.approx(-1.1), pytest.approx(1.1))
     assert space.max_step[0] == pytest.approx(1.0)
-    assert space.sources[0].startswith("demonstrations (the range of the state")
-    assert space.sources[1] == "demonstrations"
+    assert space.sources[0].startswith("demonstrations' states, since the action is relative")
+    assert space.sources[1].startswith("demonstrations (low, high")
     for name in ("base", "elbow"):
         with pytest.raises(UserError, match=f"action {name} is relative.*not in both"):
             demonstrated(SCHEMA, {"statistics": {**statistics, "relative_actions": [name]}})

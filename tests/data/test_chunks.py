@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from act_policy.data.chunks import action_chunk, chunk_rows, split_episodes
+from act_policy.data.chunks import chunk_rows, split_episodes
 from act_policy.errors import UserError
 
 
@@ -14,14 +14,14 @@ def test_a_chunk_is_the_slice_with_its_last_row_repeated(data, length, chunk_len
     step = data.draw(st.integers(0, length - 1))
     actions = np.arange(length * 2, dtype=np.float32).reshape(length, 2)
 
-    chunk = action_chunk(actions, step, chunk_length)
+    rows, is_pad = chunk_rows(np.array([step]), np.array([length - 1]), chunk_length)
 
     there = actions[step : step + chunk_length]
     padding = chunk_length - len(there)
     np.testing.assert_array_equal(
-        chunk.actions, np.concatenate([there, np.repeat(actions[-1:], padding, axis=0)])
+        actions[rows[0]], np.concatenate([there, np.repeat(actions[-1:], padding, axis=0)])
     )
-    np.testing.assert_array_equal(chunk.is_pad, [False] * len(there) + [True] * padding)
+    np.testing.assert_array_equal(is_pad[0], [False] * len(there) + [True] * padding)
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.integers(1, 15))

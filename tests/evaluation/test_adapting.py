@@ -22,7 +22,7 @@ def plain() -> Schema:
             state_names=("hand_x", "hand_y", "hand_z", "gripper_opening"),
             state_units=("m", "m", "m", "fraction"),
             action_names=("move_x", "move_y", "move_z", "gripper_effort"),
-            action_units=("cm", "cm", "cm", "fraction"),
+            action_units=("cm/step", "cm/step", "cm/step", "fraction"),
             rate=80.0,
             task="act_policy/MetaWorld-reach-v0",
         )
@@ -48,7 +48,7 @@ def test_images_and_state_are_what_training_saw(plain: Schema) -> None:
 
 
 def test_actions_and_unknown_dimensions_are_refused(plain: Schema) -> None:
-    fewer = replace(plain, action_names=plain.action_names[:2], action_units=("cm", "cm"))
+    fewer = replace(plain, action_names=plain.action_names[:2], action_units=("cm/step", "cm/step"))
     with pytest.raises(UserError, match="action_names"):
         build_environment(fewer)
     more = replace(
