@@ -2,7 +2,7 @@
 
 Axes, the same letters in annotations, einops patterns, comments and docs:
 
-    b batch          n cameras         c h w channel, height, width
+    b batch          n tokens          c h w channel, height, width
     s state size     a action size     k chunk length
     t encoder tokens q m query and memory tokens
     d model width    heads             e width per head     z latent size

@@ -21,7 +21,9 @@ LOADING = {
 }
 """Settings of a run's data that say how it was trained on; all others say what it is."""
 
-ROLLOUT_ALONE = ("execute_steps", "ensemble_coefficient", "max_steps", "quality")
+ROLLOUT_ALONE = """
+    episodes seed execute_steps ensemble_coefficient max_steps quality baselines videos workers
+""".split()
 
 
 def main(config: Any) -> None:
@@ -55,15 +57,20 @@ def main(config: Any) -> None:
 
 
 def refuse_what_has_no_effect(config: Any) -> None:
-    """UserError for a setting that the other mode reads."""
+    """UserError for a setting that only the other mode reads, unless it is the default."""
+    from omegaconf import OmegaConf
+
+    defaults = OmegaConf.load(Path(__file__).parents[1] / "configs" / "evaluate.yaml")
     if config.mode == "rollout":
-        given = [f"data.{name}" for name, value in config.data.items() if value is not None]
+        vain = [f"data.{name}" for name, value in config.data.items() if value is not None]
         says = "for mode=replay; demonstrations= is for mode=rollout"
     else:
-        given = [name for name in ROLLOUT_ALONE if config[name] is not None]
+        vain = [name for name in ROLLOUT_ALONE if config[name] != defaults[name]]
         says = "for mode=rollout; mode=replay executes nothing"
-    if given:
-        raise UserError(f"{', '.join(given)}: {says}")
+        if "episodes" in vain:
+            says += ", and data.episodes chooses what it looks at"
+    if vain:
+        raise UserError(f"{', '.join(vain)}: {says}")
 
 
 def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, out: Path) -> None:

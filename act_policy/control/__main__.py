@@ -22,7 +22,7 @@ KEYS = "enter: go, space or any other key: stop, t: take over, q: end"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return 0, 1 if a run ended in a fault, 2 for what the user can mend."""
+    """Run one command; return 0, 1 if a run ended while holding, 2 for what the user can mend."""
     options = _parser().parse_args(arguments)
     try:
         if options.command is _recover:

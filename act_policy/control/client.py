@@ -39,8 +39,8 @@ class RemotePolicy:
         url: `ws://host:port` or `wss://host:port`.
         arm: name of the arm that this client moves; the server lets only one client move it.
         api_key: sent as `Authorization: Api-Key ...`.
-        sha256: of the weights that must answer, as the bundle's config.json says it; None takes
-            those of the first connection, and holds later ones to them.
+        sha256: of the served file of weights that must answer (a bundle's config.json says its
+            own); None takes those of the first connection, and holds later ones to them.
         timeout: seconds within which a prediction, or the connection, must have come about.
         certificate: PEM file of the server's certificate, where no public authority signed it.
 

@@ -45,7 +45,7 @@ class OnnxPolicy:
             import onnxruntime  # here, so that the executor alone needs numpy only
         except ImportError:
             raise UserError(
-                "onnxruntime is not installed; run `pip install 'act-policy[robot]'`"
+                "onnxruntime is not installed; run `pip install '.[robot]'` in a checkout"
             ) from None
 
         options = onnxruntime.SessionOptions()
@@ -130,7 +130,7 @@ def _openvino_runner(
         import openvino
     except ImportError:
         raise UserError(
-            "openvino is not installed; run `pip install 'act-policy[robot,openvino]'`"
+            "openvino is not installed; run `pip install '.[robot,openvino]'` in a checkout"
         ) from None
 
     settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}

@@ -48,8 +48,10 @@ class FeedForward(nn.Module):
 class TransformerBlock(nn.Module):
     """Self-attention, then feed-forward, each added to what came in (residual).
 
-    Post-norm, as in the lesson and in ACT:  y = norm1(x + attention(x)); z = norm2(y + ffn(y)).
-    Pre-norm, easier to train from scratch:  y = x + attention(norm1(x)); z = y + ffn(norm2(y)).
+    Post-norm, as in the first Transformer and in ACT:
+        x = norm1(x + attention(x)); x = norm2(x + ffn(x))
+    Pre-norm, easier to train from scratch:
+        x = x + attention(norm1(x)); x = x + ffn(norm2(x))
     """
 
     def __init__(

@@ -1,10 +1,11 @@
 """How a policy lies on disk: a bundle folder, or two entries of a training checkpoint.
 
 bundle folder       config.json         {"format_version", "act": ACTConfig, "statistics",
-                                        "sha256" of the other two}
+                                        "demonstration_seeds", "sha256" of the other two}
                     schema.json         Schema
                     model.safetensors   state dict of ACTPolicy
-Lightning .ckpt     "act_policy"        {"format_version", "act", "statistics", "schema"}
+Lightning .ckpt     "act_policy"        {"format_version", "act", "statistics",
+                                        "demonstration_seeds", "schema"}
                     "policy_weights"    state dict of ACTPolicy to act with (EMA if it was on)
 """
 

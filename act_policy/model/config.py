@@ -14,7 +14,7 @@ from act_policy.types import Camera, Schema
 class ACTConfig:
     """The network, in numbers; the defaults are what the original ACT effectively computes.
 
-    The first five fields are what the robot has, in the order of its schema; `for_schema` fills
+    The first four fields are what the robot has, in the order of its schema; `for_schema` fills
     them in. Pretrained weights are not in here: a saved policy never looks for them.
     """
 

@@ -1,7 +1,8 @@
 """ACT's CVAE encoder: squeezes a demonstrated chunk into z, the style in which it was performed.
 
-Two people move differently to the same end. In training z tells the decoder which way this chunk
-went, and the KL term keeps z close to a standard normal; at inference z = 0, the average way.
+Two people move differently to the same end. In training z tells the network which way this chunk
+went, and the KL term keeps z close to a standard normal; at inference z is that normal's mean, 0:
+always the same way.
 """
 
 import torch

@@ -162,6 +162,6 @@ def models_folder() -> Path:
     if found is None or not found.submodule_search_locations:
         raise UserError(
             "ALOHA's models come with the package gym-aloha, which is not installed; "
-            "pip install 'act-policy[sim]'"
+            "pip install '.[sim]' in a checkout"
         )
     return Path(found.submodule_search_locations[0]) / "assets"

@@ -82,7 +82,7 @@ def import_mujoco() -> Any:
         return importlib.import_module("mujoco")
     except ModuleNotFoundError as error:
         raise UserError(
-            f"the simulator is not installed ({error}); pip install 'act-policy[sim]'"
+            f"the simulator is not installed ({error}); pip install '.[sim]' in a checkout"
         ) from error
     except Exception as error:  # an absent GL library shows up as AttributeError, among others
         raise UserError(_does_not_work(backend, error)) from error

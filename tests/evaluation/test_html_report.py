@@ -252,6 +252,7 @@ def test_replay_of_other_demonstrations_and_chosen_episodes(run: Path, tmp_path:
         (["data.path=somewhere"], "data.path: for mode=replay"),
         (["data.episodes=[0]", "data.chunks=3"], "data.episodes, data.chunks: for mode=replay"),
         (["mode=replay", "execute_steps=4"], "execute_steps: for mode=rollout"),
+        (["mode=replay", "episodes=5"], "episodes: for mode=rollout.*data.episodes chooses"),
         (["mode=replay", "data.episodes=[7]"], r"data.episodes: episodes \[7\].*0 to 2"),
         (["mode=replay", "data.chunks=0"], "data.chunks=0"),
         (["mode=replay", "data.path=/nowhere"], "/nowhere: no such folder"),
