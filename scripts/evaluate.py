@@ -21,9 +21,17 @@ LOADING = {
 }
 """Settings of a run's data that say how it was trained on; all others say what it is."""
 
-ROLLOUT_ALONE = """
-    episodes seed execute_steps ensemble_coefficient max_steps quality baselines videos workers
-""".split()
+ROLLOUT_ALONE = [
+    "episodes",
+    "seed",
+    "execute_steps",
+    "ensemble_coefficient",
+    "max_steps",
+    "quality",
+    "baselines",
+    "videos",
+    "workers",
+]
 
 
 def main(config: Any) -> None:
