@@ -39,12 +39,10 @@ lint: setup  ## ruff, mypy, import directions
 	$(BIN)/lint-imports
 
 test: lint  ## Lint, types and the quick tests
-	@# A test that is stuck is named and tried once more; one that cannot be interrupted ends its process.
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --timeout=120 --reruns=1 --only-rerun=Timeout \
-		-o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --timeout=120 --max-worker-restart=1
 
 test-all: lint  ## The quick tests and the slow ones
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile -m 'not gpu'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --max-worker-restart=1 -m 'not gpu'
 
 bench: setup  ## Speed of training, inference, rollouts and serving (PEER=python: beside LeRobot)
 	for suite in train infer rollout serve; do \

@@ -135,7 +135,7 @@ class _Worker(Generic[JobT]):
 
 def _work(connection: Connection, make_handler: Callable[[], Handler[Any, Any]]) -> None:
     """Body of a worker process: jobs in, results out, until the parent closes the pipe."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     said_at = time.monotonic()
 
     def alive() -> None:
@@ -157,12 +157,20 @@ def _work(connection: Connection, make_handler: Callable[[], Handler[Any, Any]])
         connection.send(("failed", traceback.format_exc()))
 
 
-def _end_with_parent() -> None:
-    """A worker whose parent was killed must not go on writing beside the next run's."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    os._exit(1)
+def end_with_parent(_: int = 0) -> None:
+    """Let this worker end when the process that began it is gone, through a fork server, too.
+
+    A worker whose parent was killed must not go on writing beside the next run's, nor hold the
+    parent's pipes open. The argument is what a data loader calls its `worker_init_fn` with.
+    """
+
+    def wait_for_it() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=wait_for_it, daemon=True).start()
 
 
 @contextmanager

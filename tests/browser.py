@@ -4,7 +4,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +30,25 @@ def bounded() -> Iterator[None]:
         stuck.set()
         for process in psutil.Process().children(recursive=True):
             if process.pid not in before:
-                process.kill()
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
 
-    with filelock.FileLock(Path(tempfile.gettempdir()) / "act_policy_tests_browser.lock"):
-        watchdog = threading.Timer(PATIENCE, end)
-        watchdog.start()
-        try:
-            yield
-        except BaseException as error:
-            if stuck.is_set():
-                pytest.skip(f"chromium stood still for {PATIENCE:g} s: {error}")
-            raise
-        finally:
-            watchdog.cancel()
+    lock = filelock.FileLock(Path(tempfile.gettempdir()) / "act_policy_tests_browser.lock")
+    try:
+        lock.acquire(timeout=1.5 * PATIENCE)
+    except filelock.Timeout:
+        pytest.skip("another test's browser stands still")
+    watchdog = threading.Timer(PATIENCE, end)
+    watchdog.start()
+    try:
+        yield
+    except BaseException as error:
+        if stuck.is_set():
+            pytest.skip(f"chromium stood still for {PATIENCE:g} s: {error}")
+        raise
+    finally:
+        watchdog.cancel()
+        lock.release()
 
 
 @contextmanager

@@ -1,6 +1,8 @@
-"""Fixtures shared by every test."""
+"""Fixtures shared by every test, and the end of one that stands still."""
 
+import faulthandler
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -11,6 +13,38 @@ SAMPLES = Path(os.environ.get("ACT_POLICY_SAMPLES") or BESIDE)
 
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
+
+PATIENCE, PATIENCE_WITH_SLOW_TESTS = 240.0, 4000.0
+"""Seconds after which a test's process is ended, with its stack on the real standard error."""
+_real_stderr = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_real_stderr] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    _end_if_stuck(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    _end_if_stuck(item)  # a failure has stopped the clock
+
+
+def _end_if_stuck(item: pytest.Item) -> None:
+    """What pytest-timeout cannot end: its one alarm may be swallowed, or come before a teardown."""
+    patience = PATIENCE_WITH_SLOW_TESTS if item.get_closest_marker("slow") else PATIENCE
+    faulthandler.dump_traceback_later(patience, exit=True, file=item.config.stash[_real_stderr])
 
 
 @pytest.fixture(scope="session")

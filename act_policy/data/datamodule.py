@@ -23,6 +23,7 @@ from act_policy.data.selection import check_episode_list
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
 from act_policy.image_levels import range_of_levels
+from act_policy.processes import end_with_parent
 from act_policy.types import ImageLevels, Schema, Statistics
 
 LEVEL_FRAMES = 64
@@ -244,6 +245,8 @@ class DemonstrationDataModule(LightningDataModule):
             "pin_memory": on_gpu,
             "collate_fn": as_it_is,
             "multiprocessing_context": _clean_processes() if self._workers else None,
+            # torch's own watch sees the fork server, which waits for the worker in its turn
+            "worker_init_fn": end_with_parent if self._workers else None,
         }
 
 

@@ -56,7 +56,10 @@ def started(path: Path, config: Any) -> Iterator[tuple[subprocess.Popen[str], st
             raise UserError("serve_policy.py ended before it served; its words are above")
     finally:
         process.terminate()
-        process.communicate()
+        try:
+            process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def latency_rows(config: Any, path: Path, url: str) -> list[Row]:
@@ -104,7 +107,10 @@ def endurance_rows(config: Any, pid: int, url: str) -> list[Row]:
 
     watching = threading.Thread(target=watch)
     watching.start()
-    reports = [json.loads(client.communicate()[0] or "{}") for client in clients]
+    reports = [
+        json.loads(client.communicate(timeout=config.client_seconds + 120)[0] or "{}")
+        for client in clients
+    ]
     done.set()
     watching.join()
     errors = sum(client.returncode != 0 for client in clients)

@@ -128,9 +128,9 @@ def serving(
         finally:
             ready.set()
 
-    thread = threading.Thread(target=target)
+    thread = threading.Thread(target=target, daemon=True)
     thread.start()
-    ready.wait(10)
+    assert ready.wait(60), "the server did not start"
     if errors:
         raise errors[0]
     try:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,20 +157,31 @@ def test_a_robot_that_does_not_fit_is_refused_before_it_moves(
 def running(words: list[str]) -> Iterator[subprocess.Popen[str]]:
     """The command, once it waits for the operator."""
     process = subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         wait_for(process, "ready;")
         yield process
     finally:
-        process.kill()
-        process.communicate()
+        end(process)
+        process.communicate(timeout=20)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill it and what it began: each of them holds the pipes."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_for(process: subprocess.Popen[str], words: str) -> str:
     """Read on to a line; a process that does not say it within a minute is killed."""
     assert process.stdout is not None
-    watchdog = threading.Timer(60, process.kill)
+    watchdog = threading.Timer(60, end, [process])
     watchdog.start()
     said = []
     for line in process.stdout:

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -165,11 +164,13 @@ def test_a_killed_process_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFi
         env={**os.environ, "PYTHONPATH": paths},
     ) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            if int(line) == 50:
-                break
-        assert recover(tmp_path) == []  # its writer lives
-        process.send_signal(signal.SIGKILL)
+        try:
+            for line in process.stdout:
+                if int(line) == 50:
+                    break
+            assert recover(tmp_path) == []  # its writer lives
+        finally:
+            process.kill()
         last = int(([line, *process.stdout.read().split()])[-1])
     (journal,) = tmp_path.iterdir()
     size = journal.stat().st_size

@@ -1,7 +1,6 @@
 """Caches are built once, in parallel, whole or not at all, and frames without one are the same."""
 
 import shutil
-import signal
 import subprocess
 import sys
 from collections import namedtuple
@@ -46,13 +45,18 @@ def start_builder(folder, cache, pause):
 def test_two_builders_decode_once_and_a_killed_one_leaves_nothing(tmp_path):
     folder = compressed_folder(tmp_path / "demonstrations")
     killed = start_builder(folder, tmp_path / "cache", 60)
-    assert killed.stdout.readline().startswith("decoding top: ")
-    assert killed.stdout.readline().startswith("writing")
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    killed.stdout.close()
+    try:
+        assert killed.stdout.readline().startswith("decoding top: ")
+        assert killed.stdout.readline().startswith("writing")
+    finally:
+        killed.kill()
+    killed.communicate(timeout=60)
     builders = [start_builder(folder, tmp_path / "cache", 0.1) for _ in range(2)]
-    said = [builder.communicate()[0] for builder in builders]
+    try:
+        said = [builder.communicate(timeout=60)[0] for builder in builders]
+    finally:
+        for builder in builders:
+            builder.kill()
     assert sorted(text.splitlines()[-1] for text in said) == ["done 0", "done 9"]
     left = sorted(path.name.rpartition(".")[2] for path in (tmp_path / "cache").glob("*/*"))
     assert left == ["frames", "json", "lock"]

@@ -1,5 +1,10 @@
 """Batches against naive slicing, the order of samples, the split."""
 
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import h5py
@@ -214,3 +219,34 @@ def test_workers_change_nothing(make_folder):
             assert torch.equal(one.step, other.step)
             assert torch.equal(one.actions, other.actions)
             assert torch.equal(one.observation.images["top"], other.observation.images["top"])
+
+
+TRAINER = """
+import sys
+from act_policy.data.datamodule import DemonstrationDataModule
+
+if __name__ == "__main__":
+    loader = DemonstrationDataModule(sys.argv[1], 4, 5, workers=2).train_dataloader()
+    while True:
+        for batch in loader:
+            print("batch", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_workers_end_with_a_killed_trainer(make_folder, tmp_path):
+    script = tmp_path / "trainer.py"
+    script.write_text(TRAINER)
+    with subprocess.Popen(
+        [sys.executable, str(script), str(make_folder([9, 8, 7]))],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as trainer:
+        try:
+            assert trainer.stdout.readline() == "batch\n"
+            trainer.kill()
+            trainer.communicate(timeout=30)  # whoever lives holds the pipe
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(trainer.pid, signal.SIGKILL)

@@ -1,7 +1,6 @@
 """Sixty episodes of three cameras, in files that rotate, through every conversion."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -67,7 +66,10 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 def call(*arguments: str) -> str:
     with start(*arguments) as process:
-        out, error = process.communicate(timeout=3600)
+        try:
+            out, error = process.communicate(timeout=3600)
+        finally:
+            process.kill()
     assert process.returncode == 0, error
     return out
 
@@ -100,11 +102,15 @@ def test_hdf5_to_lerobot_and_back_survives_a_kill_too(tmp_path):
     arguments = (f"source={tmp_path / 'hdf5'}", f"out={tmp_path / 'v3'}", "format=lerobot_v3")
     process = start(*arguments, *SMALL, "workers=2")
     staged = tmp_path / "v3" / ".unfinished"
-    while len(list(staged.glob("*.json"))) < 5:
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    deadline = time.monotonic() + 600
+    try:
+        while len(list(staged.glob("*.json"))) < 5:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.kill()
+    process.communicate(timeout=60)
     done = {path: path.stat().st_mtime_ns for path in staged.glob("episode_*.json")}
     assert 5 <= len(done) < 60
     assert "60 episodes" in call(*arguments, *SMALL, "workers=2")

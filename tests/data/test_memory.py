@@ -47,7 +47,7 @@ def cgroup() -> Iterator[str]:
 def load(folder: Path, cache: str, cgroup: str) -> tuple[np.ndarray, int]:
     """Anonymous bytes after each epoch, and how many samples were loaded."""
     command = [sys.executable, str(SCRIPT), str(folder), cache, str(EPOCHS), cgroup]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
     return np.array(report["anonymous"]), report["samples"]

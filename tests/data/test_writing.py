@@ -2,7 +2,6 @@
 
 import errno
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -91,9 +90,11 @@ def test_a_kill_at_any_moment_loses_no_finished_episode(tmp_path):
             [sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE, text=True
         ) as writer:
             assert writer.stdout is not None
-            writer.stdout.readline()
-            time.sleep(rng.uniform(0, 0.05))
-            writer.send_signal(signal.SIGKILL)
+            try:
+                writer.stdout.readline()
+                time.sleep(rng.uniform(0, 0.05))
+            finally:
+                writer.kill()
             finished = 1 + len(writer.stdout.read().splitlines())
         dataset = open_dataset(folder)
         assert dataset.episode_count in (finished, finished + 1)
@@ -108,11 +109,13 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_never_read(tmp_pat
         [sys.executable, "-c", stuck + WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as writer:
         assert writer.stdout is not None
-        writer.stdout.readline()
-        assert len(partial_files(tmp_path)) == 1
-        remove_partial_files(tmp_path)
-        assert len(partial_files(tmp_path)) == 1, "a living writer's file must stay"
-        writer.kill()
+        try:
+            writer.stdout.readline()
+            assert len(partial_files(tmp_path)) == 1
+            remove_partial_files(tmp_path)
+            assert len(partial_files(tmp_path)) == 1, "a living writer's file must stay"
+        finally:
+            writer.kill()
     with pytest.raises(UserError, match="holds no episode"):
         open_dataset(tmp_path)
     schema = make_schema()
