@@ -63,7 +63,7 @@ def deployed(policy: str, robot: str, settings: str | None) -> Iterator[Deployme
         if robot == SIMULATED:  # it has the policy's names, whatever the owner's robot has
             said = replace(said, cameras={}, state={}, actions={})
             contract = Contract(schema, said)
-            arm = SimulatedArm(schema, space, resting_pose(schema, shown))
+            arm = SimulatedArm(schema, space, resting_pose(schema, shown), shown.images)
         else:
             arm = load_robot(robot, schema)
         if (names := getattr(arm, "action_names", None)) is not None:

@@ -1,6 +1,7 @@
 """Robots of others: LeRobot's methods are enough; what is missing is said."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from loop_for_tests import SCHEMA, Clock, space_of
 from act_policy import UserError
 from act_policy.control.robot import LeRobotRobot, load_robot
 from act_policy.control.simulated_arm import SimulatedArm
+from act_policy.image_levels import frame_levels
+from act_policy.types import Camera, ImageLevels
 
 
 class Follower:
@@ -80,6 +83,15 @@ def test_the_owners_function_is_found_beside_them(
     ):
         with pytest.raises(UserError, match=message):
             load_robot(spec, SCHEMA)
+
+
+def test_the_simulated_arm_is_as_bright_as_the_demonstrations() -> None:
+    for mean, deviation in ((0.3, 0.1), (0.7, 0.02)):
+        levels = {"wrist": ImageLevels((mean - 0.1, mean + 0.1), (deviation, deviation))}
+        schema = replace(SCHEMA, cameras=(Camera("wrist", 48, 64),))
+        arm = SimulatedArm(schema, space_of(), np.array([0.0, 0.5]), levels)
+        found = frame_levels(arm.get_observation().images["wrist"])
+        assert found == pytest.approx((mean, deviation), abs=0.02)
 
 
 def test_the_simulated_arm_follows_in_its_own_time() -> None:
