@@ -39,7 +39,7 @@ lint: setup  ## ruff, mypy, import directions
 	$(BIN)/lint-imports
 
 test: lint  ## Lint, types and the quick tests
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --timeout=120 --max-worker-restart=1
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --timeout=200 --max-worker-restart=1
 
 test-all: lint  ## The quick tests and the slow ones
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --max-worker-restart=1 -m 'not gpu'

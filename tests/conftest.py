@@ -14,7 +14,7 @@ SAMPLES = Path(os.environ.get("ACT_POLICY_SAMPLES") or BESIDE)
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
-PATIENCE, PATIENCE_WITH_SLOW_TESTS = 240.0, 4000.0
+PATIENCE, PATIENCE_WITH_SLOW_TESTS = 300.0, 4000.0
 """Seconds after which a test's process is ended, with its stack on the real standard error."""
 _real_stderr = pytest.StashKey[int]()
 
