@@ -24,7 +24,8 @@ class JointSettings:
     """One dimension of the action; what is None follows from the demonstrations.
 
     kind: position (a target in the joint's own units), switch (a position that may jump: a
-        gripper, a valve), velocity, or displacement (a movement per step of the policy).
+        gripper, a valve), velocity, or displacement (a movement per step of the policy). By
+        default told by the unit, which ends in /s or /step, and by a name with "gripper" in it.
     measured: the dimension of the state that measures it; by default the one of the same name.
     low, high: of the command. max_speed: of the command, in units a second.
     max_step: how far the command may lie from the measured position.

@@ -10,7 +10,6 @@ import numpy as np
 from act_policy.control.robot import Reading
 from act_policy.control.settings import (
     JointSettings,
-    Kind,
     RobotSettings,
     SafetySettings,
     TimingSettings,
@@ -102,17 +101,10 @@ def simulated_settings(schema: Schema, timing: TimingSettings | None = None) -> 
     """Settings for a simulated task, which can break nothing: no limits, no soft start.
 
     A still scene is drawn alike twice, so that a camera that repeats itself is none that froze.
-    What no joint measures is taken for a movement per step, as Meta-World's are.
     """
-
-    def kind(name: str) -> Kind | None:
-        is_measured = name in schema.state_names or "gripper" in name
-        return None if is_measured else "displacement"
-
     return RobotSettings(
         joints={
             name: JointSettings(
-                kind=kind(name),
                 low=-np.inf,
                 high=np.inf,
                 max_speed=np.inf,

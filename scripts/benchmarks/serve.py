@@ -105,7 +105,7 @@ def endurance_rows(config: Any, pid: int, url: str) -> list[Row]:
         while not done.wait(0.05 * config.client_seconds):
             memory.append((time.monotonic() - began, resident_mb(pid)))
 
-    watching = threading.Thread(target=watch)
+    watching = threading.Thread(target=watch, daemon=True)
     watching.start()
     reports = [
         json.loads(client.communicate(timeout=config.client_seconds + 120)[0] or "{}")

@@ -1,5 +1,7 @@
 """Limits on the command: no random command passes outside them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -112,6 +114,12 @@ def test_limits_come_from_the_demonstrations_only_where_the_file_is_silent() -> 
         "demonstrations (low, high)",
         "demonstrations (low, high)",
     )
+
+
+def test_the_unit_tells_motions() -> None:
+    for unit, kind in (("rad/s", "velocity"), ("cm/step", "displacement")):
+        schema = replace(SCHEMA, action_units=(*SCHEMA.action_units[:2], unit))
+        assert action_space(schema, SHOWN, RobotSettings()).kinds == ("position", "switch", kind)
 
 
 def test_a_motion_can_always_be_held() -> None:
