@@ -22,7 +22,7 @@ SCHEMA = Schema(
     state_names=("x",),
     state_units=("m",),
     action_names=("move",),
-    action_units=("m",),
+    action_units=("m/step",),
     rate=60.0,
     task="fake/Reach-v0",
 )
