@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from act_policy.control.executor import ChunkExecutor as ChunkExecutor
+    from act_policy.control.chunks.executor import ChunkExecutor as ChunkExecutor
     from act_policy.errors import UserError as UserError
     from act_policy.model.act import ACT as ACT
     from act_policy.model.act import ACTConfig as ACTConfig
@@ -25,7 +25,7 @@ _WHERE = {
     "ACT": "act_policy.model.act",
     "ACTConfig": "act_policy.model.act",
     "ACTPolicy": "act_policy.model.policy",
-    "ChunkExecutor": "act_policy.control.executor",
+    "ChunkExecutor": "act_policy.control.chunks.executor",
     "Observation": "act_policy.types",
     "Schema": "act_policy.types",
     "UserError": "act_policy.errors",

@@ -81,7 +81,7 @@ class Camera:
     source_size: (height, width) of the frames that its images were made from; None where the
         images are as the camera took them.
     crop: (top, left, height, width), what was cut out of such a frame before it was scaled; None
-        is the whole frame. `act_policy.resize.camera_image` does the same again.
+        is the whole frame. `act_policy.images.resize.camera_image` does the same again.
     """
 
     name: str

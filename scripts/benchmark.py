@@ -23,8 +23,8 @@ def main(config: Any) -> None:
     from rich.table import Table
 
     from act_policy.evaluation.report import write_json
-    from act_policy.processes import usable_cores
-    from act_policy.versions import versions
+    from act_policy.system.processes import usable_cores
+    from act_policy.system.versions import versions
 
     suites = {path.stem for path in (Path(__file__).parent / "benchmarks").glob("*.py")}
     suites -= {"common", "peer"}
@@ -52,6 +52,6 @@ def main(config: Any) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    from entry import run
+    from act_policy.cli.entry import run
 
     run("benchmark", main)

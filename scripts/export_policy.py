@@ -1,54 +1,7 @@
-"""Export a policy for a robot, with the proof that every format predicts what the policy predicts.
+"""Export a policy for a robot, and prove that every format predicts what the policy predicts."""
 
-    python scripts/export_policy.py checkpoint=RUN out=FOLDER
-    python scripts/export_policy.py checkpoint=RUN format=[onnx,lerobot] out=FOLDER
-    python scripts/export_policy.py checkpoint=RUN format=onnx precision=[fp32,int8] out=FOLDER
-
-checkpoint is a run folder, a checkpoint file, a bundle, a LeRobot checkpoint or a folder of the
-original ACT. Writes
-
-    bundle           config.json, schema.json, model.safetensors
-    onnx             policy.onnx, policy_fp16.onnx, policy_int8.onnx
-    pt2              policy.pt2, a program of torch.export
-    lerobot          lerobot/, a checkpoint for LeRobot 0.4 and later
-    policy_package   policy_package/, for the runtime physicalai 0.3
-
-and parity.json with each format's largest error and latency; nothing if one of them differs. A
-folder of the original ACT needs source.cameras=[top,wrist] source.image_size=[480,640] too.
-"""
-
-from pathlib import Path
-from typing import Any
-
-
-def main(config: Any) -> None:
-    """Load, export, verify, and say how far apart they are."""
-    from act_policy.export.export import ExportSettings, export_policy
-    from act_policy.export.kinds import Source
-    from act_policy.export.load import load_policy
-
-    settings = ExportSettings.checked(
-        names(config.format), names(config.precision), config.max_error, config.observations
-    )
-    policy = load_policy(Path(config.checkpoint), Source.from_settings(config.source))
-    out = Path(config.out)
-    print(f"exporting {config.checkpoint} as {', '.join(settings.formats)}")
-    report = export_policy(policy, out, settings)
-    print(f"{'':<16}{'largest error':>16}{'mean':>10}{'latency, ms':>14}")
-    print(f"{'eager':<16}{'':>26}{report['eager_latency_ms']:>14.1f}")
-    for name, parity in report["formats"].items():
-        error = f"{parity['largest_error_in_std']:.1e} std"
-        mean = f"{parity['mean_error_in_std']:.1e}"
-        print(f"{name:<16}{error:>16}{mean:>10}{parity['latency_ms']:>14.1f}")
-    print(f"wrote {out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
-
-
-def names(value: Any) -> list[str]:
-    """One name or a list of them."""
-    return [value] if isinstance(value, str) else [str(name) for name in value or []]
-
+from act_policy.cli.entry import run
+from act_policy.cli.export import main
 
 if __name__ == "__main__":
-    from entry import run
-
     run("export_policy", main)

@@ -1,61 +1,7 @@
-"""Say what a folder of demonstrations holds and what is wrong with it: tables and an HTML page.
+"""Say what a folder of demonstrations holds and what is wrong with it: tables and an HTML page."""
 
-    python scripts/inspect_dataset.py path=data/button
-
-Exit code 0; 2 where training is impossible; 3 with strict=true where there are warnings.
-"""
-
-from pathlib import Path
-
-from entry import run
-from omegaconf import DictConfig
-
-WARNED = 3
-"""Exit code of strict=true where there are warnings."""
-
-
-def main(config: DictConfig) -> int:
-    """Inspect the folder, print the tables and write the page."""
-    from rich.console import Console
-
-    from act_policy.data.doctor import inspect_folder
-    from act_policy.data.inspection import InspectionSettings, Verdict
-    from act_policy.data.inspection_page import inspection_page
-    from act_policy.data.inspection_tables import finding_lines, summary_tables, verdict_line
-    from act_policy.errors import UserError
-    from act_policy.page import write_page
-
-    inspection = inspect_folder(
-        config.path,
-        InspectionSettings(config.chunk_length, config.std_floor, config.undecodable),
-        shown_episodes=config.shown_episodes,
-        every_frame=config.every_frame,
-        progress=True,
-        unreadable=config.unreadable,
-        schema=config.schema,
-        cameras=config.cameras,
-        jpeg_order=config.jpeg_order,
-        action_shift=config.action_shift,
-        download=config.download,
-    )
-    console = Console()
-    for table in summary_tables(inspection):
-        console.print(table)
-    for line in finding_lines(inspection):
-        console.print(line, soft_wrap=True)
-    out = Path(config.out or f"{Path(config.path).resolve().name}.inspection.html")
-    try:
-        write_page(out, inspection_page(inspection))
-    except OSError as error:
-        raise UserError(f"out={out}: cannot be written ({error.strerror})") from None
-    console.print(
-        f"{verdict_line(inspection)}; {out}", markup=False, highlight=False, soft_wrap=True
-    )
-    if errors := [f.text for f in inspection.findings if f.verdict is Verdict.ERROR]:
-        more = f" (and {len(errors) - 1} more errors, see above)" if errors[1:] else ""
-        raise UserError(f"training is impossible: {errors[0]}{more}")
-    return WARNED if config.strict and inspection.count(Verdict.WARNING) else 0
-
+from act_policy.cli.entry import run
+from act_policy.cli.inspect import main
 
 if __name__ == "__main__":
     run("inspect_dataset", main)

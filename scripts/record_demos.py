@@ -1,30 +1,7 @@
-"""Record demonstrations of a simulated task by its scripted expert.
+"""Record demonstrations of a simulated task by its scripted expert."""
 
-python scripts/record_demos.py task=metaworld/button-press-topdown episodes=50 out=data/button
-"""
-
-from entry import run
-from omegaconf import DictConfig, OmegaConf
-
-
-def main(config: DictConfig) -> None:
-    """Record into `out`, or continue what was interrupted there."""
-    from act_policy.sim.record import RecordingSettings, record_demonstrations
-
-    cameras = config.task.cameras if config.cameras is None else config.cameras
-    settings = RecordingSettings(
-        environment=config.task.env,
-        cameras=OmegaConf.to_container(cameras) if OmegaConf.is_config(cameras) else cameras,
-        max_steps=config.task.max_steps,
-        seed=config.seed,
-        quality=config.quality,
-        noise=config.noise,
-        timing_noise=config.timing_noise,
-        pose_noise=config.pose_noise,
-        tail=config.tail,
-    )
-    record_demonstrations(settings, config.episodes, config.out, config.workers)
-
+from act_policy.cli.entry import run
+from act_policy.cli.record import main
 
 if __name__ == "__main__":
     run("record_demos", main)

@@ -8,8 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-BESIDE = Path(__file__).resolve().parents[2] / "shared" / "samples"
-SAMPLES = Path(os.environ.get("ACT_POLICY_SAMPLES") or BESIDE)
+from tests.paths import SAMPLES
 
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from act_policy.control.asynchronous import max_action_age
-from act_policy.control.check import check
-from act_policy.control.deployment import Deployment, deployed, operator_device
+from act_policy.control.chunks.asynchronous import max_action_age
+from act_policy.control.commands.check import check
+from act_policy.control.commands.deployment import Deployment, deployed, operator_device
+from act_policy.control.commands.shadow import shadow
 from act_policy.control.events import Event, EventLog
 from act_policy.control.loop import ControlLoop, run
-from act_policy.control.operator_input import OperatorInput
-from act_policy.control.recording import EpisodeRecorder, Recorded, recover
-from act_policy.control.robot import load_hook
-from act_policy.control.safety import Supervisor
-from act_policy.control.shadow import shadow
+from act_policy.control.recording.recording import EpisodeRecorder, Recorded, recover
+from act_policy.control.robots.robot import load_hook
+from act_policy.control.safety.operator_input import OperatorInput
+from act_policy.control.safety.supervisor import Supervisor
 from act_policy.errors import UserError
 
 KEYS = "enter: go, space or any other key: stop, t: take over, q: end"
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command is _recover:
             recovered: int = _recover(options)
             return recovered
-        with deployed(options.policy, options.robot, options.settings) as deployment:
+        with deployed(options.policy, options.robot, options.config) as deployment:
             code: int = options.command(deployment, options)
             return code
     except UserError as error:
@@ -72,8 +72,8 @@ def _shadow(deployment: Deployment, options: argparse.Namespace) -> int:
 
 
 def _run(deployment: Deployment, options: argparse.Namespace) -> int:
-    settings, schema = deployment.settings, deployment.contract.schema
-    rate = settings.timing.motor_rate or schema.rate
+    config, schema = deployment.config, deployment.contract.schema
+    rate = config.timing.motor_rate or schema.rate
     if problems := _checked(deployment, 1.0):
         raise UserError(f"not started: {problems[0]}")
     with ExitStack() as stack:
@@ -108,10 +108,10 @@ def _run(deployment: Deployment, options: argparse.Namespace) -> int:
             _tell_recovered(recorder.recovered)
         supervisor = Supervisor(
             deployment.space,
-            settings.safety,
+            config.safety,
             events,
             1 / rate,
-            max_action_age(deployment.inference, settings),
+            max_action_age(deployment.inference, config),
             release,
         )
         operator = OperatorInput(load_hook(options.stop, "stop") if options.stop else None)
@@ -123,7 +123,7 @@ def _run(deployment: Deployment, options: argparse.Namespace) -> int:
             supervisor,
             deployment.watch(),
             deployment.shown,
-            settings,
+            config,
             events,
             recorder,
             device,
@@ -175,7 +175,9 @@ def _parser() -> argparse.ArgumentParser:
             help="MODULE:FUNCTION that takes the policy's schema and returns a robot, one of "
             "LeRobot's too; or `simulated`",
         )
-        sub.add_argument("--settings", help="limits, names and timing, a .toml or .json file")
+        sub.add_argument(
+            "--config", "--settings", help="limits, names and timing, a .toml or .json file"
+        )
         sub.add_argument("--seconds", type=float, help="end after so many")
         if name != "check":
             sub.add_argument("--operator", help="MODULE:FUNCTION of the device to take over with")

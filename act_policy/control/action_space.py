@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from act_policy.control.config import JointConfig, Kind, RobotConfig
 from act_policy.control.demonstrated import Demonstrated
-from act_policy.control.settings import JointSettings, Kind, RobotSettings
 from act_policy.errors import UserError
 from act_policy.types import Schema
 
@@ -77,21 +77,21 @@ class ActionSpace:
         return np.where(self.positions, values[self.measured], np.nan)
 
 
-def action_space(schema: Schema, shown: Demonstrated, settings: RobotSettings) -> ActionSpace:
+def action_space(schema: Schema, shown: Demonstrated, config: RobotConfig) -> ActionSpace:
     """Put together what the owner's file says and, where it is silent, the demonstrations.
 
     Raises:
         UserError: a dimension has no limits, a position has nothing that measures it, or the file
             names a dimension that the policy does not have.
     """
-    if unknown := sorted(set(settings.joints) - set(schema.action_names)):
+    if unknown := sorted(set(config.joints) - set(schema.action_names)):
         raise UserError(
             f"settings: joints {', '.join(unknown)} are none of the policy's actions, "
             f"{', '.join(schema.action_names)}"
         )
-    rate = settings.timing.motor_rate
+    rate = config.timing.motor_rate
     dimensions = [
-        _dimension(schema, i, shown, settings.joints.get(name, JointSettings()), settings)
+        _dimension(schema, i, shown, config.joints.get(name, JointConfig()), config)
         for i, name in enumerate(schema.action_names)
     ]
     stepwise = [d["name"] for d in dimensions if d["kind"] == "displacement"]
@@ -121,7 +121,7 @@ def action_space(schema: Schema, shown: Demonstrated, settings: RobotSettings) -
 
 
 def _dimension(
-    schema: Schema, index: int, shown: Demonstrated, joint: JointSettings, settings: RobotSettings
+    schema: Schema, index: int, shown: Demonstrated, joint: JointConfig, config: RobotConfig
 ) -> dict[str, Any]:
     """One dimension's fields of ActionSpace."""
     name, unit = schema.action_names[index], schema.action_units[index]
@@ -189,7 +189,7 @@ def _dimension(
         "measured": place if position else -1,
         **limits,
         "approach_speed": joint.approach_speed or slow,
-        "start_distance": settings.safety.start_distance * spread,
+        "start_distance": config.safety.start_distance * spread,
         "wrap_low": wraps[0] if wraps else 0.0,
         "period": wraps[1] - wraps[0] if wraps else np.inf,
         "park": np.nan if joint.park is None else joint.park,

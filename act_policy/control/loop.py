@@ -6,18 +6,18 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from act_policy.control.asynchronous import PolicyError, Proposal
-from act_policy.control.camera_watch import CameraWatch
-from act_policy.control.contract import Contract
+from act_policy.control.chunks.asynchronous import PolicyError, Proposal
+from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.config import RobotConfig
 from act_policy.control.deadlines import Deadlines
 from act_policy.control.demonstrated import Demonstrated
 from act_policy.control.events import EventLog
-from act_policy.control.executor import ChunkExecutor
-from act_policy.control.operator_input import OperatorInput
-from act_policy.control.recording import EpisodeRecorder
-from act_policy.control.robot import Robot
-from act_policy.control.safety import Mode, Supervisor, pose_outside
-from act_policy.control.settings import RobotSettings
+from act_policy.control.recording.recording import EpisodeRecorder
+from act_policy.control.robots.contract import Contract
+from act_policy.control.robots.robot import Robot
+from act_policy.control.safety.camera_watch import CameraWatch
+from act_policy.control.safety.operator_input import OperatorInput
+from act_policy.control.safety.supervisor import Mode, Supervisor, pose_outside
 from act_policy.errors import UserError
 from act_policy.types import Observation
 
@@ -82,7 +82,7 @@ class ControlLoop:
         supervisor: lets them pass, or not.
         watch: looks at the images.
         shown: what the demonstrations looked like.
-        settings: of the robot.
+        config: of the robot.
         events: told what happens.
         recorder: keeps the run; None does not.
         device: with which the operator takes over; None cannot.
@@ -96,17 +96,17 @@ class ControlLoop:
         supervisor: Supervisor,
         watch: CameraWatch,
         shown: Demonstrated,
-        settings: RobotSettings,
+        config: RobotConfig,
         events: EventLog,
         recorder: EpisodeRecorder | None = None,
         device: OperatorDevice | None = None,
     ):
         self.robot, self.supervisor, self.events = robot, supervisor, events
         self._contract, self._executor, self._watch = contract, executor, watch
-        self._shown, self._settings = shown, settings
+        self._shown, self._config = shown, config
         self._recorder, self._device = recorder, device
         schema = contract.schema
-        self.period = 1 / (settings.timing.motor_rate or schema.rate)
+        self.period = 1 / (config.timing.motor_rate or schema.rate)
         self._step = 1 / schema.rate
         self._next_look, self._then = -np.inf, np.inf
         self._state = np.full(schema.state_size, np.nan)
@@ -119,7 +119,7 @@ class ControlLoop:
     ) -> None:
         """One turn at this moment; by the clock a turn that took too long sends no action."""
         supervisor = self.supervisor
-        late, longest = now - self._then - self.period, self._settings.safety.max_tick_time
+        late, longest = now - self._then - self.period, self._config.safety.max_tick_time
         self._then = now
         if late > longest:
             supervisor.fault(
@@ -184,7 +184,7 @@ class ControlLoop:
         except Exception as error:  # of the robot's driver, which may raise anything
             self._blind(now, "robot", f"the robot's observation failed: {error!r}")
             return None
-        limit = self._settings.safety.max_tick_time + self._step
+        limit = self._config.safety.max_tick_time + self._step
         if not abs(age) <= limit:  # what is no number is no age
             self._blind(
                 now,
@@ -198,7 +198,7 @@ class ControlLoop:
             self._blind(now, "camera", reason)
             return None
         outside = pose_outside(
-            self._contract.schema, self._shown, self._state, self._settings.safety.start_outside
+            self._contract.schema, self._shown, self._state, self._config.safety.start_outside
         )
         self._obstacle = "; ".join(outside + self._leaps(before))
         return observation

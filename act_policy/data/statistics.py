@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from act_policy.atomic import atomic_file
 from act_policy.data.dataset import DemonstrationDataset, place_of
 from act_policy.errors import UserError
+from act_policy.system.atomic import atomic_file
 from act_policy.types import FieldStatistics, Statistics
 
 

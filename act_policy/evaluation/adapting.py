@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from act_policy.resize import camera_image
+from act_policy.images.resize import camera_image
 from act_policy.sim.images import LazyImages
 from act_policy.types import Camera, Schema
 

@@ -16,18 +16,18 @@ from functools import partial
 import numpy as np
 
 from act_policy.control.action_space import action_space
-from act_policy.control.asynchronous import AsynchronousExecutor, Inference, max_action_age
-from act_policy.control.camera_watch import CameraWatch
-from act_policy.control.contract import Contract
+from act_policy.control.chunks.asynchronous import AsynchronousExecutor, Inference, max_action_age
+from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.config import RobotConfig, TimingConfig
 from act_policy.control.deadlines import Punctuality
 from act_policy.control.demonstrated import demonstrated
 from act_policy.control.events import EventLog
-from act_policy.control.executor import ChunkExecutor
-from act_policy.control.inference_process import InferenceProcess, open_policy
 from act_policy.control.loop import ControlLoop, Executor, LockStep
-from act_policy.control.operator_input import OperatorInput
-from act_policy.control.safety import Mode, Supervisor
-from act_policy.control.settings import RobotSettings, TimingSettings
+from act_policy.control.policies.inference_process import InferenceProcess, open_policy
+from act_policy.control.robots.contract import Contract
+from act_policy.control.safety.camera_watch import CameraWatch
+from act_policy.control.safety.operator_input import OperatorInput
+from act_policy.control.safety.supervisor import Mode, Supervisor
 from act_policy.errors import UserError
 from act_policy.evaluation.rollouts import (
     Environment,
@@ -35,7 +35,7 @@ from act_policy.evaluation.rollouts import (
     build_environment,
     run_episode,
 )
-from act_policy.sim.simulated_robot import SimulatedRobot, simulated_settings
+from act_policy.sim.simulated_robot import SimulatedRobot, simulated_config
 
 
 def episode_in_lock_step(
@@ -49,7 +49,7 @@ def episode_in_lock_step(
     executor.reset()
     now = 0.0
     robot = SimulatedRobot(environment, seed, lock_step=True, clock=lambda: now)
-    loop = _loop(robot, LockStep(executor), simulated_settings(robot.schema), np.inf)
+    loop = _loop(robot, LockStep(executor), simulated_config(robot.schema), np.inf)
     operator = OperatorInput()
     robot.connect()
     operator.key("\n")
@@ -62,16 +62,16 @@ def episode_in_lock_step(
 
 
 def episode_in_real_time(
-    environment: Environment, inference: Inference, seed: int, settings: RobotSettings
+    environment: Environment, inference: Inference, seed: int, config: RobotConfig
 ) -> tuple[EpisodeResult, Punctuality | str]:
     """Run one episode against the clock on the wall; the policy answers when it can.
 
     Where the loop holds the arm, the episode ends there, failed, with the reason of the hold.
     """
     robot = SimulatedRobot(environment, seed)
-    space = action_space(robot.schema, demonstrated(robot.schema, {}), settings)
-    executor = AsynchronousExecutor(inference, space, settings)
-    loop = _loop(robot, executor, settings, max_action_age(inference, settings))
+    space = action_space(robot.schema, demonstrated(robot.schema, {}), config)
+    executor = AsynchronousExecutor(inference, space, config)
+    loop = _loop(robot, executor, config, max_action_age(inference, config))
     operator = OperatorInput()
     robot.connect()
     operator.key("\n")
@@ -87,19 +87,19 @@ def episode_in_real_time(
 
 
 def _loop(
-    robot: SimulatedRobot, executor: Executor, settings: RobotSettings, max_age: float
+    robot: SimulatedRobot, executor: Executor, config: RobotConfig, max_age: float
 ) -> ControlLoop:
     schema = robot.schema
     shown = demonstrated(schema, {})
-    space, events = action_space(schema, shown, settings), EventLog()
+    space, events = action_space(schema, shown, config), EventLog()
     return ControlLoop(
         robot,
-        Contract(schema, settings),
+        Contract(schema, config),
         executor,
-        Supervisor(space, settings.safety, events, 1 / schema.rate, max_age),
-        CameraWatch(shown, settings.safety),
+        Supervisor(space, config.safety, events, 1 / schema.rate, max_age),
+        CameraWatch(shown, config.safety),
         shown,
-        settings,
+        config,
         events,
     )
 
@@ -130,10 +130,10 @@ def _compare(options: argparse.Namespace) -> int:
     policy = open_policy(options.policy, threads=1)
     environment = build_environment(policy.schema, max_steps=options.max_steps)
     executor = ChunkExecutor(policy, options.execute_steps)
-    timing = TimingSettings(
+    timing = TimingConfig(
         execute_steps=options.execute_steps, blend_steps=options.blend_steps, threads=1
     )
-    settings = simulated_settings(policy.schema, timing)
+    config = simulated_config(policy.schema, timing)
     inference = None
     if options.real_time:
         inference = InferenceProcess(partial(open_policy, options.policy, 1))
@@ -148,7 +148,7 @@ def _compare(options: argparse.Namespace) -> int:
                 same = np.array_equal(before.actions, through.actions)
                 different += not (same and before.success == through.success)
             else:
-                through, punctual = episode_in_real_time(environment, inference, seed, settings)
+                through, punctual = episode_in_real_time(environment, inference, seed, config)
                 note = f"; {punctual}"
             won = [won[0] + before.success, won[1] + through.success]
             print(

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from act_policy.control.executor import ChunkExecutor, ChunkPolicy
+from act_policy.checkpoints.policies import identity, load_policy
+from act_policy.control.chunks.executor import ChunkExecutor, ChunkPolicy
 from act_policy.errors import UserError, check_whole_number
 from act_policy.evaluation.baselines import draw_demonstration
-from act_policy.evaluation.html_report import Background, write_rollout_report
-from act_policy.evaluation.policies import identity, load_policy
 from act_policy.evaluation.report import check_writable, summarise, write_json
 from act_policy.evaluation.rollouts import (
     Environment,
@@ -23,16 +22,17 @@ from act_policy.evaluation.rollouts import (
     build_environment,
     evaluate_policy,
 )
+from act_policy.evaluation.sections.html_report import Background, write_rollout_report
 from act_policy.evaluation.video import write_episode_videos
-from act_policy.processes import usable_cores
 from act_policy.sim import episode_steps
-from act_policy.versions import versions
+from act_policy.system.processes import usable_cores
+from act_policy.system.versions import versions
 
 BLACK_IMAGE, REPLAYED = "black_image", "replayed_demonstration"
 
 
 @dataclass(frozen=True)
-class Settings:
+class EvaluationConfig:
     """How a policy is tried.
 
     episodes: number of initial states; their seeds are seed, seed + 1, ...
@@ -62,8 +62,8 @@ class Settings:
         if self.quality not in (None, "fast", "exact"):
             raise UserError(f"quality={self.quality}: expected fast or exact")
 
-    def like(self, recorded: Mapping[str, Any], task: str) -> "Settings":
-        """Fill in what is None as the demonstrations were recorded, `recorded_settings`."""
+    def like(self, recorded: Mapping[str, Any], task: str) -> "EvaluationConfig":
+        """Fill in what is None as the demonstrations were recorded, `recorded_config`."""
         return replace(
             self,
             max_steps=self.max_steps or recorded.get("max_steps") or episode_steps(task),
@@ -81,18 +81,18 @@ class Demonstrations(NamedTuple):
 
     actions: (T, a) of each demonstration.
     seeds: of their initial states.
-    settings: how they were recorded, where it is known.
+    config: how they were recorded, where it is known.
     """
 
     actions: Sequence[np.ndarray]
     seeds: frozenset[int] = frozenset()
-    settings: Mapping[str, Any] = MappingProxyType({})
+    config: Mapping[str, Any] = MappingProxyType({})
 
 
 def evaluate(
     checkpoint: Path,
     out: Path,
-    settings: Settings,
+    config: EvaluationConfig,
     demonstrations: Demonstrations | None = None,
     baselines: bool = True,
     videos: int = 3,
@@ -106,7 +106,7 @@ def evaluate(
     Args:
         checkpoint: run folder, checkpoint file, bundle, ONNX file, or one of other software.
         out: folder, made if need be.
-        settings: how it is tried.
+        config: how it is tried.
         demonstrations: their seeds are refused, and they are replayed as a baseline.
         baselines: whether to try a black image and a replayed demonstration on the same seeds.
         videos: of so many successes and so many failures.
@@ -126,25 +126,25 @@ def evaluate(
     check_whole_number("videos", videos, 0)
     judged = identity(checkpoint)
     policy = load(checkpoint)
-    settings = settings.like(demonstrations.settings if demonstrations else {}, policy.schema.task)
+    config = config.like(demonstrations.config if demonstrations else {}, policy.schema.task)
     # Refuse what cannot be executed before any process starts.
-    execution = (settings.execute_steps, settings.ensemble_coefficient)
+    execution = (config.execute_steps, config.ensemble_coefficient)
     ChunkExecutor(policy, *execution)
     shown = set(getattr(policy, "demonstration_seeds", ()))
-    refuse_demonstrated(settings.seeds, shown | (demonstrations.seeds if demonstrations else set()))
+    refuse_demonstrated(config.seeds, shown | (demonstrations.seeds if demonstrations else set()))
 
-    groups = {"policy": [Rollout(seed) for seed in settings.seeds]}
+    groups = {"policy": [Rollout(seed) for seed in config.seeds]}
     if baselines:
-        groups[BLACK_IMAGE] = [Rollout(seed, black_image=True) for seed in settings.seeds]
+        groups[BLACK_IMAGE] = [Rollout(seed, black_image=True) for seed in config.seeds]
     if baselines and demonstrations is not None:
         _check_actions(demonstrations.actions, policy.schema.action_size)
         groups[REPLAYED] = [
             Rollout(seed, actions=draw_demonstration(demonstrations.actions, seed))
-            for seed in settings.seeds
+            for seed in config.seeds
         ]
 
     check_writable(out)
-    build = partial(build, max_steps=settings.max_steps, quality=settings.quality)
+    build = partial(build, max_steps=config.max_steps, quality=config.quality)
     rollouts = [rollout for group in groups.values() for rollout in group]
     with tqdm(total=len(rollouts), desc="rollouts", unit="episode") as bar:
         won: list[bool] = []
@@ -169,7 +169,7 @@ def evaluate(
             "trained; evaluate when that is done, or copy the file first"
         )
     grouped = {
-        name: results[i * settings.episodes : (i + 1) * settings.episodes]
+        name: results[i * config.episodes : (i + 1) * config.episodes]
         for i, name in enumerate(groups)
     }
     summaries = {name: summarise(group) for name, group in grouped.items()}
@@ -179,7 +179,7 @@ def evaluate(
         "baselines": summaries,
         "checkpoint": judged,
         "task": policy.schema.task,
-        "settings": asdict(settings),
+        "settings": asdict(config),
         "versions": versions(),
     }
     write_json(out / "evaluation.json", report)

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from act_policy.control.executor import ChunkPolicy
+from act_policy.checkpoints.policies import identity, load_policy
+from act_policy.control.chunks.executor import ChunkPolicy
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.errors import UserError, check_whole_number
-from act_policy.evaluation.html_report import write_replay_report
 from act_policy.evaluation.open_loop import score_open_loop
 from act_policy.evaluation.open_loop_baselines import Pool
-from act_policy.evaluation.policies import identity, load_policy
 from act_policy.evaluation.report import check_writable, write_json
-from act_policy.versions import versions
+from act_policy.evaluation.sections.html_report import write_replay_report
+from act_policy.system.versions import versions
 
 
 class Scored(NamedTuple):

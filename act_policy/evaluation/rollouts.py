@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from act_policy.control.executor import ChunkExecutor, ChunkPolicy
+from act_policy.control.chunks.executor import ChunkExecutor, ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.adapting import AdaptedObservations, as_recorded
 from act_policy.evaluation.baselines import BlackImagePolicy, play_recorded
-from act_policy.processes import Handler, run_jobs
+from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
 
 Environment = gymnasium.Env[Any, Any]

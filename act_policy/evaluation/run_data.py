@@ -4,8 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from act_policy.data.demonstrations import Demonstrations, choose_episodes, open_demonstrations
-from act_policy.data.hub import is_at_hand
+from act_policy.data.lerobot.hub import is_at_hand
+from act_policy.data.selection.demonstrations import (
+    Demonstrations,
+    choose_episodes,
+    open_demonstrations,
+)
 from act_policy.errors import UserError
 from act_policy.evaluation.open_loop_baselines import Pool
 from act_policy.evaluation.replay import Scored
@@ -42,14 +46,16 @@ def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | No
     """
     if not config.get("data"):
         return None
-    settings: dict[str, Any] = {"batch_size": 1, **config["data"]}
-    settings.pop("_target_", None)
-    settings["path"] = folder or settings.get("path")
-    if not settings["path"] or not is_at_hand(settings["path"]):
+    data_config: dict[str, Any] = {"batch_size": 1, **config["data"]}
+    data_config.pop("_target_", None)
+    data_config["path"] = folder or data_config.get("path")
+    if not data_config["path"] or not is_at_hand(data_config["path"]):
         return None
-    from act_policy.data.datamodule import DemonstrationDataModule  # torch, which a run needs
+    from act_policy.data.loading.datamodule import (
+        DemonstrationDataModule,  # torch, which a run needs
+    )
 
-    data = DemonstrationDataModule(chunk_length=1, seed=config.get("seed", 0), **settings)
+    data = DemonstrationDataModule(chunk_length=1, seed=config.get("seed", 0), **data_config)
     return RunData(data.dataset, data.train_episodes.tolist(), data.held_out_episodes.tolist())
 
 
@@ -99,8 +105,8 @@ def scored_data(
         if key not in ("episodes", "exclude")
     }
     cameras = options.get("cameras") or schema.camera_names  # the run's null: all that it had
-    settings = {**options, "cameras": cameras, "select": select}
-    dataset = open_demonstrations(path, **settings)
+    data_config = {**options, "cameras": cameras, "select": select}
+    dataset = open_demonstrations(path, **data_config)
     chosen = None if episodes is None else choose_episodes(SETTING, episodes, dataset)
     fits = run is not None and not schema.differences(run.dataset.schema)
     return Scored(dataset, chosen, run.pool if run is not None and fits else None)

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from act_policy.control.onnx_policy import OnnxPolicy
+from act_policy.checkpoints.bundle import CONFIG_FILE
+from act_policy.checkpoints.lerobot import files as lerobot_files
+from act_policy.checkpoints.lerobot.checkpoint import load_lerobot, save_lerobot
+from act_policy.checkpoints.weights_file import ONNX_FILE
+from act_policy.control.policies.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
-from act_policy.export import lerobot_files
-from act_policy.export.lerobot import load_lerobot, save_lerobot
 from act_policy.export.observations import Observations, batched, demonstrated_observations
 from act_policy.export.onnx import export_onnx
 from act_policy.export.parity import (
@@ -28,9 +30,7 @@ from act_policy.export.parity import (
 from act_policy.export.policy_package import MANIFEST_FILE, PackagePolicy, write_package
 from act_policy.export.precision import PRECISIONS, Precision, to_fp16, to_int8
 from act_policy.export.pt2 import Pt2Policy, export_pt2
-from act_policy.model.checkpoint import CONFIG_FILE
 from act_policy.model.policy import ACTPolicy
-from act_policy.model.weights_file import ONNX_FILE
 
 FORMATS = ("bundle", "onnx", "pt2", "lerobot", "policy_package")
 LEROBOT_FOLDER, PACKAGE_FOLDER = "lerobot", "policy_package"
@@ -47,7 +47,7 @@ OBSERVATIONS = 32
 """So many calibrate, and as many more are compared."""
 
 
-class ExportSettings(NamedTuple):
+class ExportConfig(NamedTuple):
     """What to write.
 
     precisions: of format onnx; those below fp32 may differ by max_error standard deviations of
@@ -68,7 +68,7 @@ class ExportSettings(NamedTuple):
         precisions: Sequence[str],
         max_error: float = MAX_ERROR,
         observations: str | None = None,
-    ) -> "ExportSettings":
+    ) -> "ExportConfig":
         """Raise UserError unless everything is known and something is asked for."""
         unknown = [name for name in formats if name not in FORMATS]
         if unknown or not formats:
@@ -109,7 +109,7 @@ MARKS = {
 }
 
 
-def export_policy(policy: ACTPolicy, folder: Path, settings: ExportSettings) -> dict[str, Any]:
+def export_policy(policy: ACTPolicy, folder: Path, config: ExportConfig) -> dict[str, Any]:
     """Write the formats and parity.json, and return what parity.json says.
 
     Everything is made and verified in a hidden folder beside the files it will replace; only when
@@ -121,7 +121,7 @@ def export_policy(policy: ACTPolicy, folder: Path, settings: ExportSettings) -> 
         ParityError: a format does not predict what the policy predicts.
     """
     for name, mark in MARKS.items():
-        if name not in settings.marks() and (folder / mark).exists():
+        if name not in config.marks() and (folder / mark).exists():
             format_name = name.partition("_")[0] if name.startswith("onnx") else name
             raise UserError(
                 f"out={folder} holds an exported {format_name} ({mark}), which would then be of "
@@ -134,12 +134,12 @@ def export_policy(policy: ACTPolicy, folder: Path, settings: ExportSettings) -> 
     except OSError as error:
         raise UserError(f"out: {folder} cannot be written: {error}") from None
     try:
-        measured = write_formats(policy, work, settings)
+        measured = write_formats(policy, work, config)
         one = random_observation(policy, 1, np.random.default_rng(0))
         report = {
             "tolerance_in_std": TOLERANCE,
-            "max_error_in_std": settings.max_error,
-            "observations": settings.observations or "random",
+            "max_error_in_std": config.max_error,
+            "observations": config.observations or "random",
             "batch_sizes": list(BATCH_SIZES),
             "action_names": list(policy.schema.action_names),
             "eager_latency_ms": latency_ms(lambda: policy.predict_chunk(one)),
@@ -159,54 +159,52 @@ def export_policy(policy: ACTPolicy, folder: Path, settings: ExportSettings) -> 
     return report
 
 
-def write_formats(policy: ACTPolicy, folder: Path, settings: ExportSettings) -> dict[str, Parity]:
+def write_formats(policy: ACTPolicy, folder: Path, config: ExportConfig) -> dict[str, Parity]:
     """Write every format into an empty folder and measure what was written.
 
     Raises:
         UserError, ParityError: as `export_policy`.
     """
     measured: dict[str, Parity] = {}
-    if "bundle" in settings.formats:
+    if "bundle" in config.formats:
         policy.save(folder)
         measured["bundle"] = measure_parity(policy, ACTPolicy.load(folder).predict_chunk, "bundle")
-    if "lerobot" in settings.formats:
+    if "lerobot" in config.formats:
         save_lerobot(policy, folder / LEROBOT_FOLDER)
         loaded = load_lerobot(folder / LEROBOT_FOLDER)
         measured["lerobot"] = measure_parity(policy, loaded.predict_chunk, "lerobot")
-    if "pt2" in settings.formats:
+    if "pt2" in config.formats:
         export_pt2(policy, folder / PT2_FILE)
         loaded_program = Pt2Policy(folder / PT2_FILE)
         measured["pt2"] = measure_parity(policy, loaded_program.predict_chunk, "pt2")
     fp32 = folder / ONNX_FILE
-    if {"onnx", "policy_package"} & set(settings.formats):
+    if {"onnx", "policy_package"} & set(config.formats):
         export_onnx(policy, fp32)
-    if "policy_package" in settings.formats:
+    if "policy_package" in config.formats:
         write_package(policy, fp32, folder / PACKAGE_FOLDER)
         package = PackagePolicy(folder / PACKAGE_FOLDER)
         measured["policy_package"] = measure_parity(policy, package.predict_chunk, "policy_package")
-    if "onnx" in settings.formats:
-        for precision in settings.precisions:
+    if "onnx" in config.formats:
+        for precision in config.precisions:
             name = _onnx_name(precision)
             if precision == "fp32":
                 measured[name] = measure_parity(policy, OnnxPolicy(fp32).predict_chunk, name)
             else:
-                measured[name] = _reduced(policy, fp32, precision, settings)
-    if "fp32" not in settings.precisions or "onnx" not in settings.formats:
+                measured[name] = _reduced(policy, fp32, precision, config)
+    if "fp32" not in config.precisions or "onnx" not in config.formats:
         fp32.unlink(missing_ok=True)
     return measured
 
 
-def _reduced(
-    policy: ACTPolicy, fp32: Path, precision: Precision, settings: ExportSettings
-) -> Parity:
+def _reduced(policy: ACTPolicy, fp32: Path, precision: Precision, config: ExportConfig) -> Parity:
     """Convert policy.onnx to fewer bits, and measure; refused above max_error."""
     generator = np.random.default_rng(1)
     calibrating: Observations
-    if settings.observations is None:
+    if config.observations is None:
         calibrating = [random_observation(policy, 1, generator) for _ in range(OBSERVATIONS)]
         comparing = None
     else:
-        found = demonstrated_observations(settings.observations, policy.schema, 2 * OBSERVATIONS)
+        found = demonstrated_observations(config.observations, policy.schema, 2 * OBSERVATIONS)
         calibrating, comparing = found[::2], [batched(found[1::2] or found)]
     file = fp32.with_name(ONNX_FILES[precision])
     if precision == "fp16":
@@ -218,7 +216,7 @@ def _reduced(
             policy,
             OnnxPolicy(file).predict_chunk,
             _onnx_name(precision),
-            settings.max_error,
+            config.max_error,
             comparing,
         )
     except ParityError as error:

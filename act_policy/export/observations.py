@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from act_policy.data.dataset import open_dataset
+from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
 from act_policy.types import Observation, Schema
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 
-from act_policy.control.onnx_policy import ONNX_FORMAT_VERSION
+from act_policy.checkpoints.bundle import statistics_to_dict
+from act_policy.control.policies.onnx_policy import ONNX_FORMAT_VERSION
 from act_policy.export.folding import FoldedPolicy
 from act_policy.export.inputs import example_inputs, input_names
-from act_policy.model.checkpoint import statistics_to_dict
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import ACTION_KEY
 

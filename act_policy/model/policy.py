@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from act_policy.checkpoints.bundle import SavedPolicy, read_policy, statistics_to_dict, write_bundle
 from act_policy.errors import UserError
 from act_policy.model.act import ACT
-from act_policy.model.checkpoint import SavedPolicy, read_policy, statistics_to_dict, write_bundle
 from act_policy.model.config import ACTConfig
 from act_policy.model.normalizer import Normalizer
 from act_policy.types import Observation, Schema, Statistics

@@ -15,20 +15,20 @@ import h5py
 import numpy as np
 from tqdm import tqdm
 
-from act_policy.atomic import atomic_file, remove_partial_files
-from act_policy.data.aloha_hdf5 import write_episode
+from act_policy.data.aloha.dataset import write_episode
 from act_policy.errors import UserError, check_whole_number
-from act_policy.processes import run_jobs, usable_cores
 from act_policy.sim.experts import Variation, scripted_expert
 from act_policy.sim.images import image_sizes
 from act_policy.sim.rendering import choose_gl_backend
+from act_policy.system.atomic import atomic_file, remove_partial_files
+from act_policy.system.processes import run_jobs, usable_cores
 
 SETTINGS_FILE = "recording.json"
 STAGING_FOLDER = ".unfinished"
 
 
 @dataclass(frozen=True)
-class RecordingSettings:
+class RecordingConfig:
     """All that decides what the episodes contain; a folder holds episodes of one of these.
 
     environment: gymnasium id. cameras: name -> (height, width) in pixels.
@@ -81,7 +81,7 @@ class RecordingSettings:
 
 
 def record_demonstrations(
-    settings: RecordingSettings,
+    config: RecordingConfig,
     episodes: int,
     out: str | Path,
     workers: int | str = "auto",
@@ -96,7 +96,7 @@ def record_demonstrations(
     """
     check_whole_number("episodes", episodes, 1)
     count = usable_cores() if workers == "auto" else check_whole_number("workers", workers, 1)
-    folder = _Folder(Path(out), settings)
+    folder = _Folder(Path(out), config)
     with folder.locked():
         folder.open(episodes)
         todo = folder.next_seeds(episodes)
@@ -112,7 +112,7 @@ def record_demonstrations(
                 bar.update(int(success))
                 if folder.failures > 20 + 10 * folder.successes:
                     raise UserError(
-                        f"{settings.environment}: the expert failed {folder.failures} of "
+                        f"{config.environment}: the expert failed {folder.failures} of "
                         f"{folder.failures + folder.successes} initial states; "
                         "is max_steps too small or noise too large?"
                     )
@@ -120,7 +120,7 @@ def record_demonstrations(
 
             try:
                 run_jobs(
-                    partial(_make_recorder, settings, folder.staging), todo, count, 300.0, on_result
+                    partial(_make_recorder, config, folder.staging), todo, count, 300.0, on_result
                 )
             except KeyboardInterrupt:
                 bar.close()
@@ -132,7 +132,7 @@ def record_demonstrations(
 
 def record_episode(
     environment: gymnasium.Env[Any, Any],
-    settings: RecordingSettings,
+    config: RecordingConfig,
     seed: int,
     path: Path,
     alive: Callable[[], None] = lambda: None,
@@ -143,12 +143,12 @@ def record_episode(
     of the seed. Returns whether it succeeded within `max_steps`.
     """
     observation, _ = environment.reset(seed=seed)
-    variation = Variation(settings.timing_noise, settings.pose_noise, seed)
+    variation = Variation(config.timing_noise, config.pose_noise, seed)
     expert = scripted_expert(environment, variation)
     schema = environment.unwrapped.schema  # type: ignore[attr-defined]
-    disturb = disturbance(environment.unwrapped, settings.noise, seed)
+    disturb = disturbance(environment.unwrapped, config.noise, seed)
     seen, states, actions = [], [], []
-    steps_left = settings.max_steps
+    steps_left = config.max_steps
     success = False
     while steps_left > 0:
         action = expert()
@@ -158,7 +158,7 @@ def record_episode(
         observation, _, _, _, info = environment.step(disturb(action))
         steps_left -= 1
         if info["success"] and not success:
-            success, steps_left = True, settings.tail
+            success, steps_left = True, config.tail
         alive()
     if not success:
         return False
@@ -175,7 +175,7 @@ def record_episode(
         np.stack(actions),
         seed=seed,
         success=True,
-        settings=settings.to_dict(),
+        config=config.to_dict(),
     )
     return True
 
@@ -202,12 +202,12 @@ def disturbance(task: Any, size: float, seed: int) -> Callable[[np.ndarray], np.
 
 
 def _make_recorder(
-    settings: RecordingSettings, staging: Path
+    config: RecordingConfig, staging: Path
 ) -> Callable[[int, Callable[[], None]], bool]:
-    environment = settings.make_environment()
+    environment = config.make_environment()
 
     def record(seed: int, alive: Callable[[], None]) -> bool:
-        return record_episode(environment, settings, seed, staging / f"{seed}.hdf5", alive)
+        return record_episode(environment, config, seed, staging / f"{seed}.hdf5", alive)
 
     return record
 
@@ -219,10 +219,10 @@ class _Folder:
     numbered ones when every earlier seed is done, so the numbered ones never have a gap.
     """
 
-    def __init__(self, path: Path, settings: RecordingSettings) -> None:
+    def __init__(self, path: Path, config: RecordingConfig) -> None:
         self.path = path
         self.staging = path / STAGING_FOLDER
-        self._settings = settings
+        self._config = config
         self._written: dict[int, Path] = {}  # seed -> where its episode is
         self._failed: set[int] = set()
         self._holds_others = True  # until `open` finds that all there is is ours
@@ -261,16 +261,16 @@ class _Folder:
 
     def open(self, episodes: int) -> None:
         """Find out what is there already; refuse what does not belong to these settings."""
-        settings_file = self.path / SETTINGS_FILE
+        config_file = self.path / SETTINGS_FILE
         placed = sorted(self.path.glob("episode_*.hdf5"))
         staged = sorted(self.staging.glob("[0-9]*.hdf5"))
-        if settings_file.exists():
+        if config_file.exists():
             try:
-                saved = json.loads(settings_file.read_text())
+                saved = json.loads(config_file.read_text())
                 found, self._failed = saved["settings"], set(saved["failed_seeds"])
             except (ValueError, KeyError, TypeError):
-                raise UserError(f"{settings_file}: not readable; remove the folder") from None
-            wanted = self._settings.to_dict()
+                raise UserError(f"{config_file}: not readable; remove the folder") from None
+            wanted = self._config.to_dict()
             # what an earlier version did not write, it did not do
             found = {"timing_noise": 0.0, "pose_noise": 0.0, **found}
             differing = [key for key in wanted if found.get(key) != wanted[key]]
@@ -304,7 +304,7 @@ class _Folder:
     def next_seeds(self, episodes: int) -> list[int]:
         """The seeds to try now: as many as successes are missing, the lowest seeds first."""
         fresh: list[int] = []
-        seed, promised = self._settings.seed, 0
+        seed, promised = self._config.seed, 0
         while promised < episodes:
             if seed not in self._failed:
                 promised += 1
@@ -326,7 +326,7 @@ class _Folder:
 
     def _place(self) -> None:
         """Number the episodes whose earlier seeds are all done."""
-        seed, number = self._settings.seed, 0
+        seed, number = self._config.seed, 0
         while seed in self._written or seed in self._failed:
             if seed in self._written:
                 name = self.path / f"episode_{number:06d}.hdf5"
@@ -337,7 +337,7 @@ class _Folder:
             seed += 1
 
     def _save(self) -> None:
-        content = {"settings": self._settings.to_dict(), "failed_seeds": sorted(self._failed)}
+        content = {"settings": self._config.to_dict(), "failed_seeds": sorted(self._failed)}
         try:
             with atomic_file(self.path / SETTINGS_FILE) as file:
                 file.write(json.dumps(content, indent=2).encode() + b"\n")

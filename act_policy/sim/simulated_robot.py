@@ -7,13 +7,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from act_policy.control.robot import Reading
-from act_policy.control.settings import (
-    JointSettings,
-    RobotSettings,
-    SafetySettings,
-    TimingSettings,
+from act_policy.control.config import (
+    JointConfig,
+    RobotConfig,
+    SafetyConfig,
+    TimingConfig,
 )
+from act_policy.control.robots.robot import Reading
 from act_policy.types import Schema
 
 MOST_STEPS_AT_ONCE = 10
@@ -97,14 +97,14 @@ class SimulatedRobot:
         self.ended |= self.success or terminated or truncated
 
 
-def simulated_settings(schema: Schema, timing: TimingSettings | None = None) -> RobotSettings:
+def simulated_config(schema: Schema, timing: TimingConfig | None = None) -> RobotConfig:
     """Settings for a simulated task, which can break nothing: no limits, no soft start.
 
     A still scene is drawn alike twice, so that a camera that repeats itself is none that froze.
     """
-    return RobotSettings(
+    return RobotConfig(
         joints={
-            name: JointSettings(
+            name: JointConfig(
                 low=-np.inf,
                 high=np.inf,
                 max_speed=np.inf,
@@ -113,8 +113,8 @@ def simulated_settings(schema: Schema, timing: TimingSettings | None = None) -> 
             )
             for name in schema.action_names
         },
-        safety=SafetySettings(
+        safety=SafetyConfig(
             frozen_camera_time=0.0, odd_image_time=0.0, start_outside=np.inf, start_distance=1.0
         ),
-        timing=timing or TimingSettings(),
+        timing=timing or TimingConfig(),
     )

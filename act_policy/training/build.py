@@ -9,11 +9,11 @@ import lightning
 import numpy as np
 import torch
 
-from act_policy.data.datamodule import DemonstrationDataModule
+from act_policy.checkpoints.bundle import read_policy, statistics_to_dict
+from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.errors import UserError
 from act_policy.model.act import ACTConfig
 from act_policy.model.backbone import load_backbone_weights
-from act_policy.model.checkpoint import read_policy, statistics_to_dict
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.fine_tuning import keep_normalisation, start_from
 from act_policy.training.module import PolicyTraining

@@ -9,8 +9,8 @@ import lightning
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from act_policy.atomic import PARTIAL_SUFFIX, atomic_file
 from act_policy.errors import UserError
+from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from act_policy.checkpoints.lerobot.checkpoint import ASSUMED_RATE, numbered_schema
 from act_policy.errors import UserError
-from act_policy.export.lerobot import ASSUMED_RATE, numbered_schema
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import FieldStatistics, Schema, Statistics
 
@@ -23,7 +23,7 @@ FAR = 10.0
 """Standard deviations beyond which a new demonstration is said to be unlike the old ones."""
 
 
-def network_settings(policy: ACTPolicy, kl_weight: float | None) -> dict[str, Any]:
+def network_config(policy: ACTPolicy, kl_weight: float | None) -> dict[str, Any]:
     """Write the policy's network as the `model` settings of a run."""
     fields = policy.config.to_dict()
     for name in ("cameras", "state_size", "action_size", "environment_state_size"):

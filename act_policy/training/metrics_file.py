@@ -11,8 +11,8 @@ from typing import Any
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from act_policy.atomic import atomic_file
 from act_policy.errors import UserError
+from act_policy.system.atomic import atomic_file
 
 SECONDS_BETWEEN_WRITES = 5.0  # besides those at each checkpoint and at the end
 

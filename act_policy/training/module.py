@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from act_policy.data.samples import Batch
+from act_policy.checkpoints.bundle import to_checkpoint
+from act_policy.data.loading.samples import Batch
 from act_policy.errors import UserError
 from act_policy.model.act import ACTOutput, Latent
-from act_policy.model.checkpoint import to_checkpoint
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.ema import AveragedModel
 from act_policy.training.losses import action_l1, gaussian_kl

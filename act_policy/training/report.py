@@ -8,10 +8,10 @@ import lightning
 import torch
 from torch import Tensor
 
-from act_policy.data.samples import Batch
+from act_policy.data.loading.samples import Batch
 from act_policy.errors import UserError
-from act_policy.learning_curves import ERROR_PREFIX, curves_section
-from act_policy.page import page, write_page
+from act_policy.report.learning_curves import ERROR_PREFIX, curves_section
+from act_policy.report.page import page, write_page
 from act_policy.training.metrics_file import MetricsFile
 from act_policy.training.run_folder import REPORT_FILE
 

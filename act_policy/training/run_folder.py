@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from act_policy.atomic import PARTIAL_SUFFIX, atomic_file
 from act_policy.errors import UserError
-from act_policy.versions import versions
+from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
+from act_policy.system.versions import versions
 
 CONFIG_FILE, VERSIONS_FILE, METRICS_FILE = "config.yaml", "versions.json", "metrics.csv"
 REPORT_FILE = "report.html"

@@ -14,17 +14,18 @@ Row = dict[str, Any]
 """Who, what was measured (value and unit), and what belongs to it."""
 
 
-def training_settings(config: Any) -> Any:
+def training_config(config: Any) -> Any:
     """Compose what train.py would use for the recipe; no data and no pretrained weights."""
-    from entry import compose_settings
     from omegaconf import OmegaConf
+
+    from act_policy.cli.entry import compose_config
 
     choices = [f"experiment={config.recipe}", "data.path=none"]
     if config.network is not None:
         choices.append(f"model={config.network}")
     if config.batch_size is not None:
         choices.append(f"data.batch_size={config.batch_size}")
-    settings = compose_settings("train", choices)
+    settings = compose_config("train", choices)
     OmegaConf.set_struct(settings, False)
     settings.model.backbone_weights = None
     return settings
@@ -69,7 +70,7 @@ def ask_peer(config: Any, settings: Any, **more: Any) -> Row:
 
 def lerobot_fields(model: Any) -> dict[str, Any]:
     """The network's sizes by the names of LeRobot's ACTConfig; without a latent, its defaults."""
-    from act_policy.export.lerobot_config import SIZES
+    from act_policy.checkpoints.lerobot.config import SIZES
 
     return {theirs: model[ours] for theirs, ours in SIZES.items()} | {
         "n_action_steps": model.chunk_length,
@@ -118,7 +119,7 @@ def random_batch(schema: Any, chunk_length: int, size: int, seed: int) -> Any:
     """A batch as the data module makes it."""
     import torch
 
-    from act_policy.data.samples import Batch
+    from act_policy.data.loading.samples import Batch
     from act_policy.types import Observation
 
     generator = torch.Generator().manual_seed(seed)

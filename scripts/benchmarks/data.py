@@ -54,7 +54,7 @@ def row(what: str, speed: float) -> Row:
 
 def make_data(folder: str | Path, cache: Path | None, batch_size: int) -> Any:
     """Our loader, fetching in this process."""
-    from act_policy.data.datamodule import DemonstrationDataModule
+    from act_policy.data.loading.datamodule import DemonstrationDataModule
 
     return DemonstrationDataModule(
         folder, CHUNK_LENGTH, batch_size, held_out_fraction=0.0, cache=cache
@@ -95,8 +95,8 @@ def write_hdf5(source: Path, out: Path) -> None:
     """The same demonstrations as ALOHA files with raw images."""
     import numpy as np
 
-    from act_policy.data.aloha_hdf5 import write_episode
-    from act_policy.data.dataset import open_dataset
+    from act_policy.data.aloha.dataset import write_episode
+    from act_policy.data.open import open_dataset
 
     dataset = open_dataset(source)
     for episode in range(dataset.episode_count):

@@ -15,7 +15,7 @@ from benchmarks.common import (
     ask_peer,
     make_policy,
     time_calls,
-    training_settings,
+    training_config,
 )
 
 from act_policy.errors import UserError
@@ -26,7 +26,7 @@ def measure(config: Any) -> list[Row]:
     import torch
 
     torch.set_num_threads(config.threads)
-    settings = training_settings(config)
+    settings = training_config(config)
     alike = as_lerobot(settings)
     if config.peer is None:
         return inference_rows(config, make_policy(config, settings), "the recipe's network")
@@ -44,7 +44,7 @@ def inference_rows(config: Any, policy: Any, network: str) -> list[Row]:
     """Time `predict_chunk` of the torch policy and of what it is exported to."""
     import numpy as np
 
-    from act_policy.control.onnx_policy import OnnxPolicy
+    from act_policy.control.policies.onnx_policy import OnnxPolicy
     from act_policy.export.onnx import export_onnx
     from act_policy.export.precision import to_int8
     from act_policy.export.pt2 import Pt2Policy, export_pt2
@@ -85,7 +85,7 @@ def peer_row(config: Any, settings: Any, policy: Any) -> Row:
     import torch
     from safetensors.torch import save_file
 
-    from act_policy.export.lerobot import save_lerobot
+    from act_policy.checkpoints.lerobot.checkpoint import save_lerobot
 
     observation = random_observation(policy)
     with tempfile.TemporaryDirectory() as folder:

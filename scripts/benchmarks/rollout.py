@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from benchmarks.common import Row, ask_peer, time_calls, training_settings
+from benchmarks.common import Row, ask_peer, time_calls, training_config
 
 METAWORLD_STEPS = 100
 ALOHA_STEPS = 400
@@ -14,7 +14,7 @@ ALOHA_CHUNK = 100
 def measure(config: Any) -> list[Row]:
     """Rollouts a minute in one process: 100 steps of Meta-World or 400 of ALOHA."""
     is_aloha = config.environment.startswith("act_policy/Aloha")
-    chunk = ALOHA_CHUNK if is_aloha else training_settings(config).model.chunk_length
+    chunk = ALOHA_CHUNK if is_aloha else training_config(config).model.chunk_length
     steps = ALOHA_STEPS if is_aloha else METAWORLD_STEPS
     actions = expert_actions(config) if is_aloha else [[0.1] * 4]
     rows = [

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.common import Row, make_policy, training_settings
+from benchmarks.common import Row, make_policy, training_config
 
 from act_policy.errors import UserError
 
@@ -26,7 +26,7 @@ def measure(config: Any) -> list[Row]:
     """Serve the recipe's network as an ONNX file, as a robot's neighbour would, and ask it."""
     from act_policy.export.onnx import export_onnx
 
-    policy = make_policy(config, training_settings(config)).eval()
+    policy = make_policy(config, training_config(config)).eval()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.onnx"
         export_onnx(policy, path)
@@ -64,8 +64,8 @@ def started(path: Path, config: Any) -> Iterator[tuple[subprocess.Popen[str], st
 
 def latency_rows(config: Any, path: Path, url: str) -> list[Row]:
     """Median of single chunks here and there, asked in turns so that both see the same machine."""
-    from act_policy.control.client import RemotePolicy
-    from act_policy.control.onnx_policy import OnnxPolicy
+    from act_policy.control.policies.onnx_policy import OnnxPolicy
+    from act_policy.control.policies.remote_policy import RemotePolicy
 
     bare = OnnxPolicy(path, threads=config.threads)
     observation = observe(bare.schema)
@@ -152,7 +152,7 @@ def resident_mb(pid: int) -> float:
 
 def ask(url: str, seconds: float) -> None:
     """One client: ask until the time is over, then say how many chunks came."""
-    from act_policy.control.client import RemotePolicy
+    from act_policy.control.policies.remote_policy import RemotePolicy
 
     with RemotePolicy(url, timeout=30.0) as remote:
         observation = observe(remote.schema)

@@ -12,13 +12,13 @@ from benchmarks.common import (
     ask_peer,
     make_policy,
     random_batch,
-    training_settings,
+    training_config,
 )
 
 
 def measure(config: Any) -> list[Row]:
     """Samples a second through whole training steps, on random uint8 images."""
-    settings = training_settings(config)
+    settings = training_config(config)
     rows = [training_row(config, settings, "act_policy, the recipe's network")]
     if config.peer is not None:
         name = "act_policy, LeRobot's network"

@@ -7,16 +7,16 @@ import numpy as np
 
 from act_policy import Observation, Schema
 from act_policy.control.action_space import ActionSpace, action_space
-from act_policy.control.asynchronous import Answer, AsynchronousExecutor, max_action_age
-from act_policy.control.camera_watch import CameraWatch
-from act_policy.control.contract import Contract
+from act_policy.control.chunks.asynchronous import Answer, AsynchronousExecutor, max_action_age
+from act_policy.control.config import RobotConfig, config_from_dict
 from act_policy.control.demonstrated import Demonstrated
 from act_policy.control.events import EventLog
 from act_policy.control.loop import ControlLoop
-from act_policy.control.operator_input import OperatorInput
-from act_policy.control.robot import Reading
-from act_policy.control.safety import Supervisor
-from act_policy.control.settings import RobotSettings, settings_from_dict
+from act_policy.control.robots.contract import Contract
+from act_policy.control.robots.robot import Reading
+from act_policy.control.safety.camera_watch import CameraWatch
+from act_policy.control.safety.operator_input import OperatorInput
+from act_policy.control.safety.supervisor import Supervisor
 from act_policy.types import Camera
 
 SCHEMA = Schema(
@@ -115,8 +115,8 @@ class Arm:
         self.joints.update({name: action[name] for name in self.joints})
 
 
-def space_of(settings: RobotSettings | None = None) -> ActionSpace:
-    return action_space(SCHEMA, SHOWN, settings or RobotSettings())
+def space_of(config: RobotConfig | None = None) -> ActionSpace:
+    return action_space(SCHEMA, SHOWN, config or RobotConfig())
 
 
 class Bench:
@@ -126,33 +126,33 @@ class Bench:
         self,
         predict: Callable[[Observation[np.ndarray]], np.ndarray] = hold_still,
         delay: float = 0.0,
-        settings: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
         **others: Any,
     ):
         self.clock = Clock()
-        self.settings = settings_from_dict(settings or {})
+        self.config = config_from_dict(config or {})
         self.arm = Arm(self.clock)
         self.events = EventLog()
         self.operator = OperatorInput()
         self.inference = LateInference(self.clock, predict, delay)
-        space = space_of(self.settings)
-        rate = self.settings.timing.motor_rate or SCHEMA.rate
+        space = space_of(self.config)
+        rate = self.config.timing.motor_rate or SCHEMA.rate
         self.supervisor = Supervisor(
             space,
-            self.settings.safety,
+            self.config.safety,
             self.events,
             1 / rate,
-            max_action_age(self.inference, self.settings),
+            max_action_age(self.inference, self.config),
             others.pop("release", None),
         )
         self.loop = ControlLoop(
             self.arm,
-            Contract(SCHEMA, self.settings),
-            AsynchronousExecutor(self.inference, space, self.settings),
+            Contract(SCHEMA, self.config),
+            AsynchronousExecutor(self.inference, space, self.config),
             self.supervisor,
-            CameraWatch(SHOWN, self.settings.safety),
+            CameraWatch(SHOWN, self.config.safety),
             SHOWN,
-            self.settings,
+            self.config,
             self.events,
             **others,
         )

@@ -1,4 +1,4 @@
-"""A policy for tests as an ONNX file: `python tests/control/onnx_for_tests.py FILE.onnx`.
+"""A policy for tests as an ONNX file: `python -m tests.control.onnx_for_tests FILE.onnx`.
 
 Its chunk repeats the joints it is shown, drawn a little towards 0: a calm arm.
 """

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from act_policy import Observation, Schema, UserError
-from act_policy.control.client import RemotePolicy
-from act_policy.control.observation_keys import ObservationKeys
-from act_policy.control.server import PolicyServer
-from act_policy.control.server_access import ServerSettings
+from act_policy.control.policies.observation_keys import ObservationKeys
+from act_policy.control.policies.remote_policy import RemotePolicy
+from act_policy.control.serving.access import ServerConfig
+from act_policy.control.serving.server import PolicyServer
 from act_policy.types import Camera
 
 SCHEMA = Schema(
@@ -88,7 +88,7 @@ def message(observation: Observation[np.ndarray]) -> dict[str, Any]:
 class Running:
     def __init__(self, server: PolicyServer, loop: asyncio.AbstractEventLoop, port: int):
         self.server, self.loop, self.port = server, loop, port
-        self.url = f"{'wss' if server.settings.certificate else 'ws'}://127.0.0.1:{port}"
+        self.url = f"{'wss' if server.config.certificate else 'ws'}://127.0.0.1:{port}"
 
 
 @contextmanager
@@ -97,14 +97,14 @@ def serving(
     keys: ObservationKeys | None = None,
     identity: dict[str, str] | None = None,
     port: int = 0,
-    **settings: Any,
+    **config: Any,
 ) -> Iterator[Running]:
     """A running server; leaving the block stops it."""
     server = PolicyServer(
         SeeingPolicy() if policy is None else policy,
         identity or IDENTITY,
         keys,
-        ServerSettings(port=port, **settings),
+        ServerConfig(port=port, **config),
     )
     ready = threading.Event()
     running: list[Running] = []

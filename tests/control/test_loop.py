@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loop_for_tests import CHUNK_LENGTH, Bench, hold_still
 
 from act_policy import Observation
 from act_policy.control.loop import run
-from act_policy.control.robot import Reading
-from act_policy.control.safety import Mode
+from act_policy.control.robots.robot import Reading
+from act_policy.control.safety.supervisor import Mode
+from tests.control.loop_for_tests import CHUNK_LENGTH, Bench, hold_still
 
 
 def towards(shoulder: float, base: float = 0.0) -> Any:
@@ -48,7 +48,7 @@ def test_the_first_target_is_approached_slowly_then_the_policy_looks_again() -> 
 
 
 def test_from_outside_the_limits_the_approach_is_as_slow() -> None:
-    bench = Bench(towards(0.3), settings={"joints": {"shoulder": {"low": -0.5, "high": 0.4}}})
+    bench = Bench(towards(0.3), config={"joints": {"shoulder": {"low": -0.5, "high": 0.4}}})
     bench.arm.joints["shoulder"] = 0.9
     sent = [command["shoulder"] for command in bench.start(10)]
     assert sent[0] == pytest.approx(0.88)
@@ -59,7 +59,7 @@ def test_from_outside_the_limits_the_approach_is_as_slow() -> None:
 
 
 def test_the_approach_has_an_end() -> None:
-    bench = Bench(towards(0.9), settings={"safety": {"approach_time": 1.0}})
+    bench = Bench(towards(0.9), config={"safety": {"approach_time": 1.0}})
     bench.start(15)
     assert bench.supervisor.reason == "the first target was not reached within 1.0 s"
 
@@ -160,7 +160,7 @@ def test_a_policy_that_stalls_for_two_seconds_holds_and_stays_so() -> None:
 
 def test_no_action_is_older_than_the_age_that_is_allowed() -> None:
     bench = Bench(
-        rolling, settings={"safety": {"max_action_age": 0.35}, "timing": {"execute_steps": 9}}
+        rolling, config={"safety": {"max_action_age": 0.35}, "timing": {"execute_steps": 9}}
     )
     sent = bench.start(12)
     assert bench.supervisor.reason.startswith("the action rests on what was seen 0.40 s ago")
@@ -266,8 +266,8 @@ def test_a_turn_in_which_the_driver_blocked_sends_no_action_any_more() -> None:
 
 
 def test_a_hold_goes_to_its_parking_place_slowly() -> None:
-    settings = {"joints": {"shoulder": {"hold": "park", "park": -0.5, "approach_speed": 0.5}}}
-    bench = Bench(settings=settings)
+    config = {"joints": {"shoulder": {"hold": "park", "park": -0.5, "approach_speed": 0.5}}}
+    bench = Bench(config=config)
     bench.start(5)
     bench.operator.key(" ")
     sent = [command["shoulder"] for command in bench.run(30)]
@@ -276,8 +276,8 @@ def test_a_hold_goes_to_its_parking_place_slowly() -> None:
 
 
 def test_a_stop_ends_parking_too() -> None:
-    settings = {"joints": {"shoulder": {"hold": "park", "park": -0.5, "approach_speed": 0.5}}}
-    bench = Bench(settings=settings)
+    config = {"joints": {"shoulder": {"hold": "park", "park": -0.5, "approach_speed": 0.5}}}
+    bench = Bench(config=config)
     bench.start(5)
     bench.operator.key(" ")
     sent = bench.run(3)
@@ -301,7 +301,7 @@ def test_a_broken_encoder_does_not_move_an_arm_that_is_held() -> None:
 
 
 def test_a_motion_ends_at_once_however_slowly_it_may_change() -> None:
-    bench = Bench(rolling, settings={"joints": {"base": {"max_speed": 0.5}}})
+    bench = Bench(rolling, config={"joints": {"base": {"max_speed": 0.5}}})
     assert bench.start(12)[-1]["base"] == pytest.approx(0.3)
     bench.operator.key(" ")
     assert bench.run(1)[-1]["base"] == 0
@@ -356,7 +356,7 @@ def test_an_answer_of_the_driver_that_is_no_command_is_held(answer: Any) -> None
 
 
 def test_a_release_hook_that_fails_is_told() -> None:
-    bench = Bench(settings={"safety": {"hold_time": 1.0}}, release=_unplugged)
+    bench = Bench(config={"safety": {"hold_time": 1.0}}, release=_unplugged)
     bench.start(5)
     bench.operator.key(" ")
     bench.run(30)
@@ -367,7 +367,7 @@ def test_a_release_hook_that_fails_is_told() -> None:
 def test_a_hold_ends_in_the_owners_release() -> None:
     released: list[str] = []
     bench = Bench(
-        settings={"safety": {"hold_time": 1.0}}, release=lambda: released.append("torque off")
+        config={"safety": {"hold_time": 1.0}}, release=lambda: released.append("torque off")
     )
     bench.start(5)
     bench.operator.key(" ")
@@ -378,9 +378,9 @@ def test_a_hold_ends_in_the_owners_release() -> None:
 
 
 def test_limits_are_kept_and_counted() -> None:
-    settings = {"joints": {"shoulder": {"low": -0.5, "high": 0.5, "max_speed": 0.4}}}
+    config = {"joints": {"shoulder": {"low": -0.5, "high": 0.5, "max_speed": 0.4}}}
     wanted = towards(0.2)
-    bench = Bench(wanted, settings=settings)
+    bench = Bench(wanted, config=config)
     bench.start(5)
     bench.inference.predict = towards(5.0)
     sent = [command["shoulder"] for command in bench.run(30)]
@@ -393,7 +393,7 @@ def test_limits_are_kept_and_counted() -> None:
 
 
 def test_a_faster_motor_looks_at_the_policys_rate() -> None:
-    bench = Bench(rolling, settings={"timing": {"motor_rate": 40.0}})
+    bench = Bench(rolling, config={"timing": {"motor_rate": 40.0}})
     looks: list[float] = []
     observe = bench.arm.get_observation
 
@@ -418,7 +418,7 @@ def test_a_run_ends_with_a_hold_and_counts_its_ticks() -> None:
 
 
 def test_lost_ticks_are_not_made_up_for() -> None:
-    bench = Bench(settings={"safety": {"max_tick_time": 9.0}})
+    bench = Bench(config={"safety": {"max_tick_time": 9.0}})
     bench.operator.key("\n")
     observe, times = bench.arm.get_observation, []
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from episodes_for_tests import make_arrays, make_schema
 
-from act_policy.data.aloha_hdf5 import write_episode
+from act_policy.data.aloha.dataset import write_episode
 from act_policy.types import Schema
+from tests.data.episodes_for_tests import make_arrays, make_schema
 
 FolderMaker = Callable[..., Path]
 

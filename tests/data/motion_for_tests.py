@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from episodes_for_tests import make_arrays, make_schema
-from lerobot_for_tests import TOP, change_table, write_lerobot
 
-from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.dataset import DemonstrationDataset, open_dataset
+from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.open import open_dataset
+from tests.data.episodes_for_tests import make_arrays, make_schema
+from tests.data.lerobot_for_tests import TOP, change_table, write_lerobot
 
 Change = Callable[[int, np.ndarray, np.ndarray], None]
 """Changes the state and the action of an episode in place."""

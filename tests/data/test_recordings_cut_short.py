@@ -9,14 +9,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from episodes_for_tests import smooth_frames, write_foreign_episode
-from lerobot_for_tests import TOP, WRIST, change_info, change_table, encode, shown, write_lerobot
-from test_lerobot_dataset import EPISODES, every_number
 
-from act_policy.data.aloha_hdf5 import AlohaHDF5Dataset
-from act_policy.data.dataset import DatasetWarning, open_dataset
-from act_policy.data.lerobot_dataset import LeRobotDataset
+from act_policy.data.aloha.dataset import AlohaHDF5Dataset
+from act_policy.data.dataset import DatasetWarning
+from act_policy.data.lerobot.dataset import LeRobotDataset
+from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
+from tests.data.episodes_for_tests import smooth_frames, write_foreign_episode
+from tests.data.lerobot.test_dataset import EPISODES, every_number
+from tests.data.lerobot_for_tests import (
+    TOP,
+    WRIST,
+    change_info,
+    change_table,
+    encode,
+    shown,
+    write_lerobot,
+)
 
 LENGTHS = (7, 12, 5, 9, 3)
 LAST_EPISODES = "meta/episodes/chunk-000/file-001.parquet"

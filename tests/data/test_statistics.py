@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from episodes_for_tests import make_schema
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
+from tests.data.episodes_for_tests import make_schema
 
 
 def dataset_of(states, actions=None):

@@ -2,12 +2,13 @@
 
 import ast
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-DOC = Path(__file__).resolve().parents[2] / "docs" / "model.md"
+from tests.paths import ROOT
+
+DOC = ROOT / "docs" / "model.md"
 
 
 def code_blocks(text: str) -> list[tuple[int, str]]:

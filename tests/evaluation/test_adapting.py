@@ -7,7 +7,7 @@ import pytest
 
 from act_policy.errors import UserError
 from act_policy.evaluation.rollouts import build_environment
-from act_policy.resize import crop_and_resize
+from act_policy.images.resize import crop_and_resize
 from act_policy.types import Camera, Schema
 
 CROP = (4, 8, 40, 48)

@@ -5,12 +5,12 @@ import copy
 import numpy as np
 import pytest
 import torch
-from policy_for_tests import smallest_policy
 
 from act_policy import ACTPolicy, Observation
-from act_policy.evaluation.attention import read_attention, recorded_weights
-from act_policy.evaluation.heat_map import enlarged, overlay
+from act_policy.evaluation.sections.attention import read_attention, recorded_weights
+from act_policy.evaluation.sections.heat_map import enlarged, overlay
 from act_policy.types import Camera, Schema
+from tests.policy_for_tests import smallest_policy
 
 SCHEMA = Schema(
     cameras=(Camera("wide", 32, 64), Camera("small", 32, 32)),

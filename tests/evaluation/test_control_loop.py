@@ -4,16 +4,16 @@ import time
 
 import numpy as np
 import pytest
-from evaluation_for_tests import SCHEMA, FailingPolicy, SeeingPolicy, build
 
 from act_policy import UserError
-from act_policy.control.asynchronous import Answer
-from act_policy.control.executor import ChunkExecutor
-from act_policy.control.settings import TimingSettings
+from act_policy.control.chunks.asynchronous import Answer
+from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.config import TimingConfig
 from act_policy.evaluation.control_loop import episode_in_lock_step, episode_in_real_time
 from act_policy.evaluation.rollouts import run_episode
-from act_policy.sim.simulated_robot import SimulatedRobot, simulated_settings
+from act_policy.sim.simulated_robot import SimulatedRobot, simulated_config
 from act_policy.types import Observation
+from tests.evaluation.evaluation_for_tests import SCHEMA, FailingPolicy, SeeingPolicy, build
 
 
 def task(max_steps: int | None = None):  # type: ignore[no-untyped-def]
@@ -64,9 +64,9 @@ class Immediate:
 
 
 def test_in_real_time_the_world_goes_on_by_the_clock() -> None:
-    settings = simulated_settings(SCHEMA, TimingSettings(execute_steps=2, blend_steps=0))
+    config = simulated_config(SCHEMA, TimingConfig(execute_steps=2, blend_steps=0))
     begun = time.monotonic()
-    result, punctual = episode_in_real_time(task(12), Immediate(), 1000, settings)
+    result, punctual = episode_in_real_time(task(12), Immediate(), 1000, config)
     assert result.steps <= 12
     assert time.monotonic() - begun > (result.steps - 2) / SCHEMA.rate
     assert punctual.ticks > 0

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import runpy
 import subprocess
 import sys
 from io import StringIO
@@ -12,17 +11,23 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
-from evaluation_for_tests import STEP_LIMIT, ReachEnv, build, load, replace_and_load
 from rich.console import Console
 
 from act_policy import UserError
-from act_policy.evaluation.evaluate import Demonstrations, Settings, evaluate
-from act_policy.evaluation.policies import identity, run_folder, weights_file
+from act_policy.checkpoints.policies import identity, run_folder, weights_file
+from act_policy.cli.evaluate import find_demonstrations
+from act_policy.evaluation.evaluate import Demonstrations, EvaluationConfig, evaluate
 from act_policy.evaluation.report import table, warnings, write_json
 from act_policy.evaluation.statistics import wilson_interval
 from act_policy.types import Schema
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.evaluation.evaluation_for_tests import (
+    STEP_LIMIT,
+    ReachEnv,
+    build,
+    load,
+    replace_and_load,
+)
+from tests.paths import ROOT
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ def test_report_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
     report = evaluate(
         checkpoint,
         out,
-        Settings(episodes=8, seed=10, max_steps=STEP_LIMIT),
+        EvaluationConfig(episodes=8, seed=10, max_steps=STEP_LIMIT),
         Demonstrations([forth, back], frozenset({1, 2, 3})),
         videos=2,
         workers=2,
@@ -62,7 +67,7 @@ def test_report_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
     assert written["settings"]["execute_steps"] is None
     assert written["versions"]["numpy"] == np.__version__
     assert {"act_policy", "command", "python"} <= written["versions"].keys()
-    in_a_checkout = (Path(__file__).parents[2] / ".git").exists()
+    in_a_checkout = (ROOT / ".git").exists()
     assert ("commit" in written["versions"]) == in_a_checkout
     assert sorted(path.name for path in (out / "videos").glob("*.mp4")) == [
         "seed_10_success.mp4",
@@ -84,7 +89,7 @@ def test_without_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
     report = evaluate(
         checkpoint,
         tmp_path,
-        Settings(episodes=1, seed=13, max_steps=7, execute_steps=2),
+        EvaluationConfig(episodes=1, seed=13, max_steps=7, execute_steps=2),
         baselines=False,
         videos=0,
         workers=1,
@@ -100,31 +105,36 @@ def test_demonstrated_seeds_are_refused_by_number(checkpoint: Path, tmp_path: Pa
     demonstrations = Demonstrations([np.zeros((3, 1))], frozenset({5, 1003, 1007}))
     with pytest.raises(UserError, match=r"2 of the 10 initial states .*\(seeds 1003, 1007\)"):
         evaluate(
-            checkpoint, tmp_path, Settings(episodes=10), demonstrations, load=load, build=build
+            checkpoint,
+            tmp_path,
+            EvaluationConfig(episodes=10),
+            demonstrations,
+            load=load,
+            build=build,
         )
     demonstrated = tmp_path / "demonstrated.ckpt"
     demonstrated.write_bytes(b"")
     with pytest.raises(UserError, match=r"1 of the 10 initial states .*\(seeds 1001\)"):
-        evaluate(demonstrated, tmp_path, Settings(episodes=10), load=load, build=build)
+        evaluate(demonstrated, tmp_path, EvaluationConfig(episodes=10), load=load, build=build)
     assert not (tmp_path / "evaluation.json").exists()
 
 
 def test_settings_that_do_not_fit_are_refused_at_once(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="execute_steps: found 9, expected 1 to 4"):
-        evaluate(checkpoint, tmp_path, Settings(execute_steps=9), load=load, build=build)
+        evaluate(checkpoint, tmp_path, EvaluationConfig(execute_steps=9), load=load, build=build)
     with pytest.raises(UserError, match="episodes=0"):
-        Settings(episodes=0)
+        EvaluationConfig(episodes=0)
     with pytest.raises(UserError, match="workers=0"):
-        evaluate(checkpoint, tmp_path, Settings(), workers=0, load=load, build=build)
+        evaluate(checkpoint, tmp_path, EvaluationConfig(), workers=0, load=load, build=build)
     with pytest.raises(UserError, match="videos=-1"):
-        evaluate(checkpoint, tmp_path, Settings(), videos=-1, load=load, build=build)
+        evaluate(checkpoint, tmp_path, EvaluationConfig(), videos=-1, load=load, build=build)
     with pytest.raises(UserError, match="seed=-1"):
-        Settings(seed=-1)
+        EvaluationConfig(seed=-1)
     with pytest.raises(UserError, match="quality=finest: expected fast or exact"):
-        Settings(quality="finest")
+        EvaluationConfig(quality="finest")
     wrong = Demonstrations([np.zeros((3, 2))])
     with pytest.raises(UserError, match=r"episode 0 has actions of shape \(3, 2\)"):
-        evaluate(checkpoint, tmp_path, Settings(), wrong, load=load, build=build)
+        evaluate(checkpoint, tmp_path, EvaluationConfig(), wrong, load=load, build=build)
 
 
 def no_environment(schema: Schema, **options: object) -> ReachEnv:
@@ -139,7 +149,7 @@ def test_that_nothing_can_be_written_is_said_before_the_first_episode(
         evaluate(
             checkpoint,
             tmp_path / "file" / "out",
-            Settings(episodes=2),
+            EvaluationConfig(episodes=2),
             load=load,
             build=no_environment,
         )
@@ -155,8 +165,8 @@ def test_what_is_not_said_is_as_the_demonstrations_were_recorded(
     report = evaluate(
         checkpoint,
         tmp_path,
-        Settings(episodes=1, seed=13),
-        Demonstrations([np.zeros((3, 1))], settings=recorded),
+        EvaluationConfig(episodes=1, seed=13),
+        Demonstrations([np.zeros((3, 1))], config=recorded),
         baselines=False,
         videos=0,
         workers=1,
@@ -165,12 +175,12 @@ def test_what_is_not_said_is_as_the_demonstrations_were_recorded(
     )
     assert report["episodes"] == [{"seed": 13, "success": False, "steps": 7}]
     assert (report["settings"]["quality"], report["settings"]["max_steps"]) == ("exact", 7)
-    said = Settings(quality="fast", max_steps=9)
+    said = EvaluationConfig(quality="fast", max_steps=9)
     assert said.like(recorded, "") == said
-    unknown = Settings().like({}, "act_policy/MetaWorld-reach-v0")
+    unknown = EvaluationConfig().like({}, "act_policy/MetaWorld-reach-v0")
     assert (unknown.quality, unknown.max_steps) == ("fast", 500)
-    assert Settings().like({}, "act_policy/AlohaTransferCube-v0").max_steps == 400
-    assert Settings().like({}, "fake/Reach-v0").max_steps is None
+    assert EvaluationConfig().like({}, "act_policy/AlohaTransferCube-v0").max_steps == 400
+    assert EvaluationConfig().like({}, "fake/Reach-v0").max_steps is None
 
 
 def test_a_baseline_that_may_be_as_good_is_warned_of() -> None:
@@ -209,12 +219,11 @@ def foreign_run(tmp_path: Path) -> Path:
 def test_a_runs_demonstrations_are_read_as_the_run_read_them(
     foreign_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = runpy.run_path(str(REPOSITORY / "scripts" / "evaluate.py"))
-    find = script["find_demonstrations"]
+    find = find_demonstrations
     nothing, moved = SimpleNamespace(demonstrations=None), tmp_path / "moved"
     found = find(nothing, foreign_run)
     np.testing.assert_array_equal(found.actions, np.full((1, 4, 2), 7))
-    assert (found.seeds, found.settings) == (frozenset(), {})
+    assert (found.seeds, found.config) == (frozenset(), {})
     (tmp_path / "demonstrations").rename(moved)
     assert find(nothing, foreign_run) is None
     assert "no longer at" in capsys.readouterr().out
@@ -223,7 +232,7 @@ def test_a_runs_demonstrations_are_read_as_the_run_read_them(
         file.attrs["settings"] = json.dumps({"quality": "exact"})
         file.attrs["seed"] = 5
     found = find(SimpleNamespace(demonstrations=str(moved)), foreign_run)
-    assert (found.seeds, found.settings) == (frozenset({5}), {"quality": "exact"})
+    assert (found.seeds, found.config) == (frozenset({5}), {"quality": "exact"})
     assert find(nothing, None) is None
 
 
@@ -232,7 +241,7 @@ def test_earlier_results_survive_a_failure(tmp_path: Path) -> None:
     path.write_bytes(b"")
     (tmp_path / "evaluation.json").write_text("earlier")
     with pytest.raises(UserError, match="cannot act"):
-        evaluate(path, tmp_path, Settings(episodes=2), workers=1, load=load, build=build)
+        evaluate(path, tmp_path, EvaluationConfig(episodes=2), workers=1, load=load, build=build)
     assert (tmp_path / "evaluation.json").read_text() == "earlier"
 
 
@@ -243,7 +252,7 @@ def test_a_checkpoint_that_training_replaces_meanwhile_is_not_reported(
         evaluate(
             checkpoint,
             tmp_path,
-            Settings(episodes=1),
+            EvaluationConfig(episodes=1),
             workers=1,
             load=replace_and_load,
             build=build,
@@ -272,7 +281,7 @@ def test_what_a_checkpoint_may_be(checkpoint: Path, tmp_path: Path) -> None:
 
 def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(REPOSITORY / "scripts" / "evaluate.py"), *arguments],
+        [sys.executable, str(ROOT / "scripts" / "evaluate.py"), *arguments],
         capture_output=True,
         text=True,
     )

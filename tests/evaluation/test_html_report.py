@@ -1,37 +1,36 @@
 """Both reports as a reader's browser shows them."""
 
 import json
-import runpy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from browser import headings, image_widths, opened, video_seconds
-from evaluation_for_tests import STEP_LIMIT, build, build_staged, load
 from hydra import compose, initialize_config_dir
 from PIL import Image
-from policy_for_tests import smallest_policy
 
 from act_policy import ACTPolicy, Observation, UserError
-from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.dataset import open_dataset
+from act_policy.checkpoints.bundle import to_checkpoint
+from act_policy.cli import evaluate as evaluate_command
+from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.open import open_dataset
 from act_policy.data.statistics import compute_statistics
-from act_policy.evaluation.chunk_sections import joints
-from act_policy.evaluation.evaluate import Demonstrations, Settings, evaluate
-from act_policy.evaluation.html_report import Background, _asked, _of_every_stage
+from act_policy.evaluation.evaluate import Demonstrations, EvaluationConfig, evaluate
 from act_policy.evaluation.moments import Look, even_steps, see_moments
 from act_policy.evaluation.report import errors_in_words
-from act_policy.evaluation.rollout_sections import failures_section
 from act_policy.evaluation.rollouts import EpisodeResult
-from act_policy.model.checkpoint import to_checkpoint
+from act_policy.evaluation.sections.chunk_sections import joints
+from act_policy.evaluation.sections.html_report import Background, _asked, _of_every_stage
+from act_policy.evaluation.sections.rollout_sections import failures_section
 from act_policy.sim import aloha_environment_id
 from act_policy.sim.aloha_tasks import stages_in_words
 from act_policy.types import Camera, Schema
+from tests.browser import headings, image_widths, opened, video_seconds
+from tests.evaluation.evaluation_for_tests import STEP_LIMIT, build, build_staged, load
+from tests.paths import ROOT
+from tests.policy_for_tests import smallest_policy
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 METRICS = "step,minutes,train_l1,held_out_l1,held_out_error/elbow\n1,0.1,1,,\n2,0.2,0.5,0.6,0.01\n"
 
 
@@ -45,7 +44,7 @@ def rollout_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     evaluate(
         checkpoint,
         folder,
-        Settings(episodes=8, seed=10, max_steps=STEP_LIMIT, execute_steps=2),
+        EvaluationConfig(episodes=8, seed=10, max_steps=STEP_LIMIT, execute_steps=2),
         Demonstrations([np.full((30, 1), 0.05, np.float32), np.full((3, 1), -0.05, np.float32)]),
         videos=1,
         workers=1,
@@ -174,10 +173,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def evaluated(*arguments: str) -> None:
     """As `scripts/evaluate.py` is called."""
-    script: dict[str, Any] = runpy.run_path(str(REPOSITORY / "scripts" / "evaluate.py"))
-    with initialize_config_dir(str(REPOSITORY / "configs"), version_base="1.3"):
+    with initialize_config_dir(str(ROOT / "configs"), version_base="1.3"):
         config = compose("evaluate", list(arguments))
-    script["main"](config)
+    evaluate_command.main(config)
 
 
 def test_replay_of_a_run_scores_what_it_held_out(run: Path) -> None:

@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from policy_for_tests import smallest_policy
 
 from act_policy import UserError
-from act_policy.evaluation.evaluate import Settings, evaluate
+from act_policy.evaluation.evaluate import EvaluationConfig, evaluate
 from act_policy.evaluation.rollouts import build_environment
 from act_policy.types import Camera, Schema
+from tests.paths import ROOT
+from tests.policy_for_tests import smallest_policy
 
 TASK = "act_policy/MetaWorld-button-press-topdown-v0"
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.slow
 
@@ -38,9 +38,9 @@ def bundle(schema: Schema, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_one_and_two_workers_and_a_fresh_start_find_the_same(bundle: Path, tmp_path: Path) -> None:
-    settings = Settings(episodes=3, seed=1000, max_steps=25)
+    config = EvaluationConfig(episodes=3, seed=1000, max_steps=25)
     reports = [
-        evaluate(bundle, tmp_path / str(workers), settings, videos=1, workers=workers)
+        evaluate(bundle, tmp_path / str(workers), config, videos=1, workers=workers)
         for workers in (1, 2)
     ]
     assert reports[0]["episodes"] == reports[1]["episodes"]
@@ -53,7 +53,7 @@ def test_one_and_two_workers_and_a_fresh_start_find_the_same(bundle: Path, tmp_p
 
 
 def test_the_script_from_a_bundle_to_the_table(bundle: Path, tmp_path: Path) -> None:
-    command = [sys.executable, str(REPOSITORY / "scripts" / "evaluate.py"), f"checkpoint={bundle}"]
+    command = [sys.executable, str(ROOT / "scripts" / "evaluate.py"), f"checkpoint={bundle}"]
     done = subprocess.run(
         [*command, f"out={tmp_path}", "episodes=1", "max_steps=10", "execute_steps=3", "videos=0"],
         capture_output=True,

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from act_policy import Observation, UserError
-from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.dataset import DemonstrationDataset, open_dataset
+from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.open import open_dataset
 from act_policy.evaluation.open_loop import HOLD_STILL, NEAREST, POLICY, score_open_loop
 from act_policy.evaluation.open_loop_baselines import HoldStill, NearestDemonstration, Pool
 from act_policy.types import Camera, Schema

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evaluation_for_tests import SCHEMA, FailingPolicy, ReachEnv, SeeingPolicy, build
 
 from act_policy import Observation, UserError
-from act_policy.control.executor import ChunkExecutor
+from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.evaluation.baselines import BlackImagePolicy, draw_demonstration, play_recorded
 from act_policy.evaluation.rollouts import (
     EpisodeResult,
@@ -16,6 +15,13 @@ from act_policy.evaluation.rollouts import (
     build_environment,
     evaluate_policy,
     run_episode,
+)
+from tests.evaluation.evaluation_for_tests import (
+    SCHEMA,
+    FailingPolicy,
+    ReachEnv,
+    SeeingPolicy,
+    build,
 )
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
-from evaluation_for_tests import SCHEMA, SeeingPolicy, build
 from PIL import Image
 
-from act_policy.control.executor import ChunkExecutor
+from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.evaluation.rollouts import EpisodeResult, run_episode
 from act_policy.evaluation.video import GAP, replay_frames, write_episode_videos, write_video
-from act_policy.processes import WorkerError
+from act_policy.system.processes import WorkerError
+from tests.evaluation.evaluation_for_tests import SCHEMA, SeeingPolicy, build
 
 
 def decode(path: Path) -> tuple[av.VideoStream, list[np.ndarray]]:

@@ -5,10 +5,10 @@ import time
 from functools import partial
 
 import pytest
-from evaluation_for_tests import make_job
 
 from act_policy import UserError
-from act_policy.processes import WorkerError, run_jobs
+from act_policy.system.processes import WorkerError, run_jobs
+from tests.evaluation.evaluation_for_tests import make_job
 
 
 def test_results_come_in_the_order_of_the_jobs() -> None:

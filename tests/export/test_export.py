@@ -17,18 +17,17 @@ import pytest
 import torch
 
 from act_policy.control.demonstrated import demonstrated
-from act_policy.control.onnx_policy import OnnxPolicy
+from act_policy.control.policies.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
 from act_policy.export import export as export_module
-from act_policy.export.export import ONNX_FILES, ExportSettings, export_policy
+from act_policy.export.export import ONNX_FILES, ExportConfig, export_policy
 from act_policy.export.parity import ParityError, measure_parity, random_observation
 from act_policy.export.policy_package import PackagePolicy
 from act_policy.export.pt2 import Pt2Policy
 from act_policy.model.act import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.paths import ROOT
 
 
 def make_policy(environment_state: bool = True, **fields: object) -> ACTPolicy:
@@ -224,7 +223,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         (["onnx"], ["int8"], {"max_error": 0.0}, "positive number"),
     ):
         with pytest.raises(UserError, match=message):
-            ExportSettings.checked(formats, precisions, **more)
+            ExportConfig.checked(formats, precisions, **more)
 
 
 def test_a_precision_that_costs_too_much_is_refused(
@@ -235,7 +234,7 @@ def test_a_precision_that_costs_too_much_is_refused(
         "export_onnx",
         lambda policy, path: shutil.copyfile(exported / "policy.onnx", path),
     )
-    settings = ExportSettings(("bundle", "onnx"), ("fp32", "int8"), max_error=1e-6)
+    settings = ExportConfig(("bundle", "onnx"), ("fp32", "int8"), max_error=1e-6)
     with pytest.raises(
         UserError,
         match=r"precision=int8 is refused, nothing was written: onnx_int8: action \w+ differs by "
@@ -270,10 +269,10 @@ def test_parity_is_per_dimension_in_standard_deviations(policy: ACTPolicy) -> No
 def test_a_format_of_an_earlier_export_never_stays_beside_another_policy(
     policy: ACTPolicy, tmp_path: Path
 ) -> None:
-    export_policy(policy, tmp_path, ExportSettings(("bundle",)))
+    export_policy(policy, tmp_path, ExportConfig(("bundle",)))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(UserError, match=r"holds an exported bundle \(config.json\).*format="):
-        export_policy(make_policy(), tmp_path, ExportSettings(("onnx",)))
+        export_policy(make_policy(), tmp_path, ExportConfig(("onnx",)))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -288,7 +287,7 @@ def test_a_policy_that_differs_is_not_written(
     monkeypatch.setattr(export_module, "export_onnx", lambda policy, path: path.touch())
     monkeypatch.setattr(export_module, "OnnxPolicy", lambda path: Shifted(policy, 1.0))
     with pytest.raises(ParityError):
-        export_policy(policy, out, ExportSettings(("bundle", "onnx")))
+        export_policy(policy, out, ExportConfig(("bundle", "onnx")))
     if existed:
         assert [path.name for path in out.iterdir()] == ["parity.json"]
         assert (out / "parity.json").read_text() == "earlier"
@@ -304,7 +303,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(UserError, match="No space left"):
-        export_policy(policy, tmp_path / "out", ExportSettings(("bundle",)))
+        export_policy(policy, tmp_path / "out", ExportConfig(("bundle",)))
     assert not (tmp_path / "out").exists()
 
 

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_export import make_policy
 from torch import nn
 
 from act_policy.export.folding import FoldedPolicy
@@ -13,6 +12,7 @@ from act_policy.export.inputs import batched_inputs
 from act_policy.export.parity import random_observation
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import ImageStatistics
+from tests.export.test_export import make_policy
 
 KINDS: dict[str, dict[str, Any]] = {
     "pre-norm, groups": {},

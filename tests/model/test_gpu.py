@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from act_policy.checkpoints.bundle import to_checkpoint
 from act_policy.model.attention import MultiHeadAttention
-from act_policy.model.checkpoint import to_checkpoint
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation
 

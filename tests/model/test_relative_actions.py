@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from act_policy.checkpoints.bundle import statistics_from_dict, statistics_to_dict
+from act_policy.checkpoints.lerobot.checkpoint import save_lerobot
 from act_policy.errors import UserError
-from act_policy.export.lerobot import save_lerobot
 from act_policy.model.act import ACTConfig, ACTOutput
-from act_policy.model.checkpoint import statistics_from_dict, statistics_to_dict
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Schema, Statistics
 

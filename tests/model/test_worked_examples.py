@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +16,11 @@ from act_policy.model.attention import (
     scaled_dot_product_attention_by_hand,
 )
 from act_policy.model.block import DecoderBlock, FeedForward, TransformerBlock, add_positions
+from tests.paths import ROOT
 
 EXAMPLES = {
     example["name"]: example
-    for example in json.loads((Path(__file__).parents[1] / "worked_examples.json").read_text())
+    for example in json.loads((ROOT / "tests" / "worked_examples.json").read_text())
 }
 
 

@@ -73,7 +73,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def settings(case: str) -> dict[str, Any]:
+def config(case: str) -> dict[str, Any]:
     """Fields of LeRobot's ACTConfig, without the features."""
     own = {k: v for k, v in CASES[case].items() if k not in ("environment_state", "single_image")}
     return {**SMALL, **own}

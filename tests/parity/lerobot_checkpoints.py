@@ -5,18 +5,18 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-import lerobot_cases as cases
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from act_policy.export.kinds import Source
-from act_policy.export.lerobot_weights import to_lerobot
-from act_policy.export.load import load_policy
+from act_policy.checkpoints.kinds import Source
+from act_policy.checkpoints.lerobot.weights import to_lerobot
+from act_policy.checkpoints.open import load_policy
 from act_policy.export.parity import random_observation
 from act_policy.model.act import ACT, ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
+from tests.parity import lerobot_cases as cases
 
 RECORD = Path(__file__).with_name("lerobot_0_4_4.json")
 SAMPLES = {
@@ -76,7 +76,7 @@ def write_case(case: str, recorded: dict[str, Any], folder: Path) -> Path:
 
 def case_shapes(case: str) -> tuple[dict[str, tuple[int, ...]], dict[str, torch.Tensor]]:
     """Shapes that such a policy has in LeRobot by our own map, and its constant tables."""
-    settings, features = cases.settings(case), cases.features(case)
+    settings, features = cases.config(case), cases.features(case)
     vae = settings.get("use_vae", True)
     config = ACTConfig(
         cameras=tuple(

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / "data"), str(TESTS.parent / "scripts" / "benchmarks")]
 CHUNK = 4
 
 
@@ -24,8 +22,9 @@ def main(folders: list[str]) -> dict[str, Any]:
 
 def read(folder: Path) -> dict[str, Any]:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
-    from lerobot_for_tests import RATE
-    from peer import put_video_reader
+
+    from scripts.benchmarks.peer import put_video_reader
+    from tests.data.lerobot_for_tests import RATE
 
     put_video_reader()
     deltas = {"action": [step / RATE for step in range(CHUNK)]}
@@ -47,7 +46,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def step_of(item: dict[str, Any], cameras: list[str]) -> dict[str, Any]:
-    from lerobot_for_tests import number_of
+    from tests.data.lerobot_for_tests import number_of
 
     effort = item.get("observation.effort")
     return {

@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import lerobot_cases as cases
 import torch
 from safetensors.torch import load_file
+
+from tests.parity import lerobot_cases as cases
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def make(name: str, folder: Path) -> dict[str, Any]:
     from lerobot.policies.act.modeling_act import ACTPolicy
     from lerobot.policies.act.processor_act import make_act_pre_post_processors
 
-    settings = cases.settings(name)
+    settings = cases.config(name)
     mapping = settings.pop("normalization_mapping")
     found = {
         key: PolicyFeature(FeatureType(kind), tuple(shape))

@@ -1,6 +1,6 @@
 """Let LeRobot write policies for us, and load those that we export; keep what it said.
 
-    .venv/bin/python tests/parity/record_lerobot.py PYTHON_THAT_HAS_LEROBOT
+    .venv/bin/python -m tests.parity.record_lerobot PYTHON_THAT_HAS_LEROBOT
 
 Writes tests/parity/lerobot_0_4_4.json, which test_lerobot_checkpoints.py expects: no test needs
 LeRobot. Policies: those of lerobot_cases.py, the samples, and ours with a trained batch norm.
@@ -15,8 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from lerobot_cases import CASES
-from lerobot_checkpoints import (
+from safetensors.torch import save_file
+
+import tests.paths
+from act_policy.checkpoints.lerobot.checkpoint import save_lerobot
+from act_policy.checkpoints.open import load_policy
+from act_policy.types import Observation
+from tests.parity.lerobot_cases import CASES
+from tests.parity.lerobot_checkpoints import (
     RECORD,
     SAMPLES,
     case_observation,
@@ -26,13 +32,7 @@ from lerobot_checkpoints import (
     random_batch,
     sample_observation,
 )
-from safetensors.torch import save_file
-
-from act_policy.export.lerobot import save_lerobot
-from act_policy.export.load import load_policy
-from act_policy.types import Observation
-
-SAMPLE_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "samples"
+from tests.paths import ROOT
 
 
 def main(python: str) -> None:
@@ -42,8 +42,8 @@ def main(python: str) -> None:
         policies = {case: load_policy(folder / "made" / case) for case in CASES}
         observations = {case: case_observation(case) for case in CASES}
         for sample in SAMPLES:
-            policies[sample] = load_sample(SAMPLE_FOLDER, sample, folder)
-            observations[sample] = sample_observation(SAMPLE_FOLDER, sample)
+            policies[sample] = load_sample(tests.paths.SAMPLES, sample, folder)
+            observations[sample] = sample_observation(tests.paths.SAMPLES, sample)
         policies["batch_norm"] = ours_with_batch_norm()
         observations["batch_norm"] = random_batch(policies["batch_norm"])
         out = folder / "exported"
@@ -66,9 +66,12 @@ def main(python: str) -> None:
 
 
 def ask(python: str, request: dict[str, Any]) -> dict[str, Any]:
-    peer = Path(__file__).with_name("lerobot_peer.py")
     done = subprocess.run(
-        [python, str(peer), json.dumps(request)], capture_output=True, text=True, check=False
+        [python, "-m", "tests.parity.lerobot_peer", json.dumps(request)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         sys.exit(done.stderr)

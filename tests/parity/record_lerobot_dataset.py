@@ -1,6 +1,6 @@
 """Let LeRobot and rerun open the datasets that we write; keep what they said.
 
-    .venv/bin/python tests/parity/record_lerobot_dataset.py PYTHON_THAT_HAS_LEROBOT [RERUN]
+    .venv/bin/python -m tests.parity.record_lerobot_dataset PYTHON_THAT_HAS_LEROBOT [RERUN]
 
 Writes tests/parity/lerobot_dataset_0_4_4.json, which test_lerobot_dataset_written.py expects: no
 test needs LeRobot. RERUN is the `rerun` of a `pip install rerun-sdk`; its own reader of LeRobot
@@ -16,15 +16,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from written_datasets import CASES, RECORD, write_case
+from tests.parity.written_datasets import CASES, RECORD, write_case
+from tests.paths import ROOT
 
 
 def main(python: str, rerun: str | None) -> None:
     with tempfile.TemporaryDirectory() as name:
         folders = [write_case(case, Path(name)) for case in CASES]
-        peer = Path(__file__).with_name("lerobot_dataset_peer.py")
         record: dict[str, Any] = json.loads(
-            call([python, str(peer), *map(str, folders)], name).splitlines()[-1]
+            call(
+                [python, "-m", "tests.parity.lerobot_dataset_peer", *map(str, folders)], name
+            ).splitlines()[-1]
         )
         if rerun is not None:
             said = call([rerun, "--version"], name)
@@ -50,7 +52,7 @@ def read_by_rerun(rerun: str, folder: Path, home: str) -> dict[str, int]:
 def call(command: list[str], home: str) -> str:
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": home, "HOME": home}
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | offline
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ | offline
     )
     if done.returncode:
         sys.exit(done.stderr)

@@ -1,6 +1,6 @@
 """Let the runtime physicalai load our policy packages; keep what it predicted.
 
-    .venv/bin/python tests/parity/record_physicalai.py PYTHON_THAT_HAS_PHYSICALAI
+    .venv/bin/python -m tests.parity.record_physicalai PYTHON_THAT_HAS_PHYSICALAI
 
 Writes tests/parity/physicalai_0_3_0.json, which test_policy_package.py expects. The environment:
 
@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from package_cases import RECORD, observation_of, policies
 
-from act_policy.export.export import ExportSettings, write_formats
+from act_policy.export.export import ExportConfig, write_formats
+from tests.parity.package_cases import RECORD, observation_of, policies
 
 
 def main(python: str) -> None:
@@ -24,7 +24,7 @@ def main(python: str) -> None:
         folder = Path(name)
         for case, policy in policies().items():
             (folder / "made" / case).mkdir(parents=True)
-            write_formats(policy, folder / "made" / case, ExportSettings(("policy_package",)))
+            write_formats(policy, folder / "made" / case, ExportConfig(("policy_package",)))
             (folder / "made" / case / "policy_package").rename(folder / case)
             observation = observation_of(policy)
             np.savez(folder / f"{case}.npz", state=observation.state, **observation.images)

@@ -9,11 +9,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-import lerobot_cases as cases
 import numpy as np
 import pytest
 import torch
-from lerobot_checkpoints import (
+from safetensors.torch import load_file
+from torch import Tensor
+
+from act_policy.checkpoints.lerobot.checkpoint import save_lerobot
+from act_policy.checkpoints.open import load_policy
+from act_policy.model.policy import ACTPolicy
+from act_policy.types import Observation
+from tests.parity import lerobot_cases as cases
+from tests.parity.lerobot_checkpoints import (
     RECORD,
     SAMPLES,
     case_observation,
@@ -24,13 +31,6 @@ from lerobot_checkpoints import (
     sample_observation,
     write_case,
 )
-from safetensors.torch import load_file
-from torch import Tensor
-
-from act_policy.export.lerobot import save_lerobot
-from act_policy.export.load import load_policy
-from act_policy.model.policy import ACTPolicy
-from act_policy.types import Observation
 
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text())
 TOLERANCE = 1e-5

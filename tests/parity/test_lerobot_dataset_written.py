@@ -7,16 +7,16 @@ import json
 
 import numpy as np
 import pytest
-from written_datasets import CASES, LENGTHS, RECORD, write_case
 
-from act_policy.data.dataset import open_dataset
+from act_policy.data.open import open_dataset
+from tests.parity.written_datasets import CASES, LENGTHS, RECORD, write_case
 
 RECORDED = json.loads(RECORD.read_text())
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_lerobot_reads_what_we_write(tmp_path, case):
-    from lerobot_for_tests import number_of, shown
+    from tests.data.lerobot_for_tests import number_of, shown
 
     said = RECORDED[case]
     dataset = open_dataset(write_case(case, tmp_path))

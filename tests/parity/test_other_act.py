@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from lerobot_checkpoints import load_sample, sample_observation
 from safetensors.torch import load_file
 
 from act_policy.model.act import ACTConfig
 from act_policy.model.policy import ACTPolicy
+from tests.parity.lerobot_checkpoints import load_sample, sample_observation
 
 LEROBOT, ORIGINAL = "lerobot_act_0_4_4", "act_original"
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from package_cases import RECORD, observation_of, policies
 
 from act_policy.export.policy_package import PackagePolicy, describe, package_names
+from tests.parity.package_cases import RECORD, observation_of, policies
+from tests.paths import ROOT
 
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text())
 POLICIES = policies()
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("case", POLICIES)
@@ -43,9 +43,9 @@ def test_the_runtime_predicted_what_the_policy_predicts(case: str) -> None:
 def test_the_package_that_is_exported_today(case: str, tmp_path: Path) -> None:
     policy, recorded = POLICIES[case], RECORDED[case]
     policy.save(tmp_path / "bundle")
-    settings = [f"checkpoint={tmp_path / 'bundle'}", "format=policy_package"]
+    config = [f"checkpoint={tmp_path / 'bundle'}", "format=policy_package"]
     done = subprocess.run(
-        [sys.executable, "scripts/export_policy.py", *settings, f"out={tmp_path / 'out'}"],
+        [sys.executable, "scripts/export_policy.py", *config, f"out={tmp_path / 'out'}"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,41 +1,38 @@
 """The datasets that we write for LeRobot and rerun to open; the same ones every time."""
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
-from lerobot_for_tests import HEIGHT, WIDTH, numbered_frame, shown, write_lerobot
-
-from act_policy.data.aloha_episode import write_episode
-from act_policy.data.convert import convert
-from act_policy.data.dataset import open_dataset
-from act_policy.data.lerobot_staging import LeRobotSettings
+from act_policy.data.aloha.episode import write_episode
+from act_policy.data.conversion.convert import convert
+from act_policy.data.lerobot.staging import LeRobotWriterConfig
+from act_policy.data.open import open_dataset
 from act_policy.types import Camera, Schema
+from tests.data.lerobot_for_tests import HEIGHT, WIDTH, numbered_frame, shown, write_lerobot
 
 RECORD = Path(__file__).with_name("lerobot_dataset_0_4_4.json")
 LENGTHS = (7, 12, 5, 9, 3)
 _SMALL = {"data_file_mb": 0.008, "video_file_mb": 0.006, "files_per_chunk": 2}
-CASES: dict[str, tuple[str, LeRobotSettings]] = {
+CASES: dict[str, tuple[str, LeRobotWriterConfig]] = {
     # what it is made from, and how it is written; the file limits make files and chunks rotate
-    "b_frames_copied": ("v2.1 with B-frames", LeRobotSettings(**_SMALL)),
-    "video_copied": ("v2.1", LeRobotSettings(**_SMALL)),
-    "video_encoded": ("hdf5", LeRobotSettings(**_SMALL)),
-    "image_columns": ("hdf5", LeRobotSettings(images="png", **_SMALL)),
+    "b_frames_copied": ("v2.1 with B-frames", LeRobotWriterConfig(**_SMALL)),
+    "video_copied": ("v2.1", LeRobotWriterConfig(**_SMALL)),
+    "video_encoded": ("hdf5", LeRobotWriterConfig(**_SMALL)),
+    "image_columns": ("hdf5", LeRobotWriterConfig(images="png", **_SMALL)),
 }
 
 
 def write_case(name: str, folder: Path) -> Path:
     """Write one of the cases into a folder; returns the dataset's."""
-    source, settings = CASES[name]
+    source, config = CASES[name]
     made = folder / f"{name}.source"
     _SOURCES[source](made)
     dataset = open_dataset(made)
     dataset.instructions = [told or "stack the cubes" for told in dataset.instructions]
-    convert(dataset, folder / name, "lerobot_v3", settings, workers=1)
+    convert(dataset, folder / name, "lerobot_v3", config, workers=1)
     return folder / name
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from act_policy.data.dataset import open_dataset
+from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
 from act_policy.sim import ALOHA_TASKS, aloha_environment_id
 from act_policy.sim.aloha import GRIPPERS
 from act_policy.sim.aloha_tasks import insertion_stage, transfer_stage
 from act_policy.sim.experts import Variation, scripted_expert
-from act_policy.sim.record import RecordingSettings, disturbance, record_episode
+from act_policy.sim.record import RecordingConfig, disturbance, record_episode
 from act_policy.types import Observation
 
 HOME = np.array([0, -0.96, 1.16, 0, -0.3, 0, 0.1] * 2, np.float32)
@@ -336,10 +336,10 @@ def test_disturbances_move_joints_slowly_and_grippers_never(make_aloha):
 def test_a_demonstration_under_disturbances_stores_the_experts_own_actions(make_aloha, tmp_path):
     environment = make_aloha(cameras={"top": (12, 16)})
     clean, _ = play(environment, 0)
-    settings = RecordingSettings(
+    config = RecordingConfig(
         aloha_environment_id("TransferCube"), {"top": (12, 16)}, max_steps=400, noise=0.01, tail=3
     )
-    assert record_episode(environment, settings, 0, tmp_path / "episode_000000.hdf5")
+    assert record_episode(environment, config, 0, tmp_path / "episode_000000.hdf5")
     dataset = open_dataset(tmp_path)
     assert dataset.schema == environment.schema
     steps = min(len(clean), len(dataset.action(0)))

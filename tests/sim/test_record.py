@@ -13,13 +13,14 @@ import h5py
 import numpy as np
 import pytest
 
-from act_policy.data.dataset import open_dataset
+from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
 from act_policy.sim import environment_id, record
-from act_policy.sim.record import RecordingSettings, record_demonstrations, record_episode
+from act_policy.sim.record import RecordingConfig, record_demonstrations, record_episode
+from tests.paths import ROOT
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "record_demos.py"
-SETTINGS = RecordingSettings(
+SCRIPT = ROOT / "scripts" / "record_demos.py"
+SETTINGS = RecordingConfig(
     environment=environment_id("button-press-topdown"),
     cameras={"topview": (12, 16)},
     max_steps=100,
@@ -97,7 +98,7 @@ def test_an_episode_holds_what_was_seen_and_what_the_expert_did(make, tmp_path):
 
 def test_noise_disturbs_the_movement_but_not_the_stored_action(make, tmp_path):
     environment = make(cameras=SETTINGS.cameras)
-    noisy = RecordingSettings(SETTINGS.environment, SETTINGS.cameras, noise=0.5, tail=0)
+    noisy = RecordingConfig(SETTINGS.environment, SETTINGS.cameras, noise=0.5, tail=0)
     for name in ("first", "again"):
         assert record_episode(environment, noisy, 3, tmp_path / name / "episode_000000.hdf5")
     assert len(set(digests(tmp_path).values())) == 1  # the noise too follows from the seed
@@ -112,7 +113,7 @@ def test_noise_disturbs_the_movement_but_not_the_stored_action(make, tmp_path):
 
 def test_a_failure_is_neither_written_nor_drawn(make, tmp_path):
     environment = make(cameras=SETTINGS.cameras)
-    short = RecordingSettings(SETTINGS.environment, SETTINGS.cameras, max_steps=20)
+    short = RecordingConfig(SETTINGS.environment, SETTINGS.cameras, max_steps=20)
     assert not record_episode(environment, short, 0, tmp_path / "episode.hdf5")
     assert list(tmp_path.iterdir()) == []
     assert environment.frame_count == 0
@@ -161,7 +162,7 @@ def test_a_folder_of_other_settings_is_refused_and_untouched(scripted_outcomes, 
     scripted_outcomes(set())
     record_demonstrations(SETTINGS, 2, tmp_path, 1)
     before = digests(tmp_path)
-    other = RecordingSettings(
+    other = RecordingConfig(
         SETTINGS.environment, {"corner2": (12, 16)}, max_steps=100, noise=0.1, tail=3
     )
     with pytest.raises(UserError, match=r"cameras \{'topview'.*noise 0.0 there, 0.1 here"):
@@ -192,7 +193,7 @@ def test_a_recording_that_never_began_leaves_the_folder_free(
         raise UserError("camera nose is unknown")
 
     monkeypatch.setattr(record, "run_jobs", refuse)
-    wrong = RecordingSettings(SETTINGS.environment, {"nose": (12, 16)})
+    wrong = RecordingConfig(SETTINGS.environment, {"nose": (12, 16)})
     with pytest.raises(UserError, match="nose"):
         record_demonstrations(wrong, 1, tmp_path, 1)
     assert list(tmp_path.iterdir()) == []
@@ -284,7 +285,7 @@ def test_impossible_numbers_are_refused(tmp_path, options, message):
 def test_impossible_settings_are_refused(field, value):
     keyword = "cameras" if field.startswith("camera") else field
     with pytest.raises(UserError, match=f"{field}[=: ]"):
-        RecordingSettings(**{**SETTINGS.to_dict(), keyword: value})
+        RecordingConfig(**{**SETTINGS.to_dict(), keyword: value})
 
 
 def command(out: Path, *more: str) -> list[str]:

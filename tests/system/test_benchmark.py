@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "benchmark.py"
+from tests.paths import ROOT
+
+SCRIPT = ROOT / "scripts" / "benchmark.py"
 
 
-sys.path.insert(0, str(SCRIPT.parent))
 common = importlib.import_module("benchmarks.common")
 train = importlib.import_module("benchmarks.train")
 

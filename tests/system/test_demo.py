@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from act_policy.control.executor import ChunkExecutor
-from act_policy.control.onnx_policy import OnnxPolicy
+from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.policies.onnx_policy import OnnxPolicy
 from act_policy.model.policy import ACTPolicy
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TASK = "act_policy/MetaWorld-button-press-topdown-v0"
 
 

@@ -6,14 +6,10 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
 SCRIPT = """
 '''Paint a fence.'''
-import sys
 from pathlib import Path
-sys.path.insert(0, {scripts!r})
-import entry
+from act_policy.cli import entry
 entry.CONFIGS = Path(__file__).parent / "configs"
 
 def main(config):
@@ -43,7 +39,7 @@ def script(tmp_path: Path) -> Path:
         "defaults: [colour: red, _self_]\ncoats: 2\nwidth: 0.5\nfence: ???\nagain: null\n"
     )
     path = tmp_path / "paint.py"
-    path.write_text(SCRIPT.format(scripts=str(SCRIPTS)))
+    path.write_text(SCRIPT)
     return path
 
 

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.dataset import open_dataset
+from act_policy.cli.evaluate import find_demonstrations
+from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.open import open_dataset
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, Schema
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("shoulder", "elbow", "gripper")
 SELECT = [
     "data.select.episodes=[0, 2, 3]",
@@ -75,13 +76,7 @@ def test_train_resume_export_and_the_demonstrations_of_an_evaluation(tmp_path: P
     schema = json.loads((tmp_path / "export" / "schema.json").read_text())
     assert Schema.from_dict(schema) == policy.schema
 
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        from evaluate import find_demonstrations
-
-        found = find_demonstrations(SimpleNamespace(demonstrations=None), run)
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
+    found = find_demonstrations(SimpleNamespace(demonstrations=None), run)
     actions = open_dataset(demonstrations).action(2)
     assert len(found.actions) == 4
     np.testing.assert_array_equal(found.actions[1], actions[:, [2, 1]])

@@ -14,17 +14,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from act_policy.control.client import RemotePolicy, RemotePolicyError
-from act_policy.control.executor import ChunkExecutor
-from act_policy.control.onnx_policy import OnnxPolicy
+from act_policy.checkpoints.weights_file import sha256_of
+from act_policy.cli import serve
+from act_policy.cli.entry import configuration
+from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.policies.onnx_policy import OnnxPolicy
+from act_policy.control.policies.remote_policy import RemotePolicy, RemotePolicyError
 from act_policy.errors import UserError
-from act_policy.model.weights_file import sha256_of
 from act_policy.types import Observation
+from tests.control.policies.test_onnx_policy import DESCRIBED, write_policy
+from tests.paths import ROOT
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "serve_policy.py"
+SCRIPT = ROOT / "scripts" / "serve_policy.py"
 
-sys.path.insert(0, str(SCRIPT.parents[1] / "tests" / "control"))
-from test_onnx_policy import DESCRIBED, write_policy  # noqa: E402
 
 OBSERVATION = Observation({"front": np.full((2, 3, 3), 9, np.uint8)}, np.ones(2, np.float32))
 
@@ -118,7 +120,7 @@ def test_what_cannot_be_served(policy_file: Path, arguments: list[str], words: s
         [sys.executable, str(SCRIPT), *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 2
     assert words in done.stderr
@@ -145,7 +147,7 @@ def test_the_benchmark_counts_failures_and_memory(tmp_path: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "serve.json").read_text())["rows"]
@@ -159,11 +161,7 @@ def test_the_benchmark_counts_failures_and_memory(tmp_path: Path) -> None:
 def test_weights_that_change_while_they_are_loaded_are_not_served(
     policy_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    import serve_policy
-    from entry import configuration
-
-    load = serve_policy.load
+    load = serve.load
 
     def overtaken(path: Path, config: object) -> object:
         policy = load(path, config)
@@ -172,8 +170,8 @@ def test_weights_that_change_while_they_are_loaded_are_not_served(
 
     async def serves_nobody(server: object, on_ready: object) -> None: ...
 
-    monkeypatch.setattr(serve_policy, "load", overtaken)
-    monkeypatch.setattr(serve_policy, "until_stopped", serves_nobody)
+    monkeypatch.setattr(serve, "load", overtaken)
+    monkeypatch.setattr(serve, "until_stopped", serves_nobody)
     config = configuration("serve_policy", [f"checkpoint={policy_file}", "port=0"])
     with pytest.raises(UserError, match=r"policy\.onnx was written anew while it was loaded"):
-        serve_policy.main(config)
+        serve.main(config)

@@ -22,12 +22,13 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from act_policy import ACTPolicy
-from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.dataset import open_dataset
+from act_policy.cli.train import check_demonstrations
+from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
 from act_policy.types import Camera, Observation, Schema
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TRAIN = [sys.executable, str(ROOT / "scripts" / "train.py")]
 PATIENCE = 300.0  # seconds for one process, on a machine that does other things as well
 SCHEMA = Schema(
@@ -72,7 +73,7 @@ def call(*arguments: str, cwd: Path | None = None) -> "subprocess.CompletedProce
 
 def test_help_is_fast_and_loads_no_torch() -> None:
     code = (
-        "import sys; sys.path.insert(0, 'scripts'); sys.argv = ['train.py', '--help']\n"
+        "import sys; sys.argv = ['train.py', '--help']\n"
         "import runpy\n"
         "try: runpy.run_path('scripts/train.py', run_name='__main__')\n"
         "except SystemExit as end: assert end.code == 0\n"
@@ -161,7 +162,6 @@ def test_wrong_input_is_2_with_one_message_and_leaves_nothing(
         given.append("experiment=tiny")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["train.py", *given])
-    monkeypatch.setattr(sys, "path", [str(ROOT / "scripts"), *sys.path])
     monkeypatch.setenv("WANDB_SILENT", "true")  # what the script sets goes with the test
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
@@ -224,13 +224,12 @@ def test_what_is_unusual_about_the_demonstrations_is_told_first(
     config = OmegaConf.create(
         {"model": {"chunk_length": 2}, "data": {"std_floor": 0.01, "undecodable": "stop"}}
     )
-    check = runpy.run_path(str(ROOT / "scripts" / "train.py"))["check_demonstrations"]
-    check(open_dataset(tmp_path), config)
+    check_demonstrations(open_dataset(tmp_path), config)
     assert "warning: states and actions are those of another episode" in capsys.readouterr().err
     with h5py.File(tmp_path / "episode_1.hdf5", "a") as file:
         file["action"][3, 1] = np.nan
     with pytest.raises(UserError, match=r"first dy at step 3\).*Leave these episodes out"):
-        check(open_dataset(tmp_path), config)
+        check_demonstrations(open_dataset(tmp_path), config)
 
 
 def test_resume_goes_on_from_a_copied_run_folder(demonstrations: Path, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from training_for_tests import write_demonstrations
+
+from tests.training.training_for_tests import write_demonstrations
 
 
 @pytest.fixture(scope="session")

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from training_for_tests import Run, run_training
 
 from act_policy.control.demonstrated import demonstrated
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
 from act_policy.training import checkpoints
 from act_policy.training.checkpoints import AtomicCheckpointIO
+from tests.training.training_for_tests import Run, run_training
 
 
 def test_a_full_disk_leaves_the_earlier_checkpoint(

@@ -10,22 +10,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from training_for_tests import SCHEMA, TINY, make_data, run_training, write_demonstrations
 
-from act_policy.data.datamodule import DemonstrationDataModule
+from act_policy.checkpoints.lerobot.checkpoint import load_lerobot, save_lerobot
+from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.errors import UserError
-from act_policy.export.export import ExportSettings, export_policy
-from act_policy.export.lerobot import load_lerobot, save_lerobot
+from act_policy.export.export import ExportConfig, export_policy
 from act_policy.export.parity import random_observation
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.build import build_policy, build_training
-from act_policy.training.fine_tuning import network_settings, start_from
+from act_policy.training.fine_tuning import network_config, start_from
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.types import FieldStatistics, Schema, Statistics
+from tests.paths import ROOT
+from tests.training.training_for_tests import (
+    SCHEMA,
+    TINY,
+    make_data,
+    run_training,
+    write_demonstrations,
+)
 
 NOT_OURS = ("kl_weight", "backbone_weights")
-TRAIN = Path(__file__).resolve().parents[2] / "scripts" / "train.py"
+TRAIN = ROOT / "scripts" / "train.py"
 
 
 def make_policy(schema: Schema = SCHEMA, **fields: object) -> ACTPolicy:
@@ -43,7 +50,7 @@ def make_policy(schema: Schema = SCHEMA, **fields: object) -> ACTPolicy:
 
 
 def begin(policy: ACTPolicy, data: DemonstrationDataModule) -> ACTPolicy:
-    settings = network_settings(policy, None)
+    settings = network_config(policy, None)
     del settings["kl_weight"]  # the training's, not the policy's
     return build_policy(settings, data, seed=0, initial=policy)
 
@@ -55,7 +62,7 @@ def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_starts_as_the_policy_it_starts_from(demonstrations: Path) -> None:
     policy, data = make_policy(), make_data(demonstrations)
-    settings = network_settings(policy, None)
+    settings = network_config(policy, None)
     assert settings == {**TINY, "kl_weight": 10.0}
     started = begin(policy, data)
     observation = random_observation(policy, 3, np.random.default_rng(0))
@@ -71,7 +78,7 @@ def test_it_starts_as_the_policy_it_starts_from(demonstrations: Path) -> None:
 
 def test_it_is_trained_saved_and_resumed(demonstrations: Path, tmp_path: Path) -> None:
     policy, data = make_policy(), make_data(demonstrations)
-    model = network_settings(policy, 1.0)
+    model = network_config(policy, 1.0)
     optimizer = OptimizerConfig(warmup_steps=2, ema_decay=0.9)
     training = build_training(model, optimizer, data, 10, initial=policy)
     observation = random_observation(policy, 2, np.random.default_rng(0))
@@ -82,7 +89,7 @@ def test_it_is_trained_saved_and_resumed(demonstrations: Path, tmp_path: Path) -
     other = write_demonstrations(tmp_path / "other", lengths=(5, 8, 6), seed=1)
     start = ACTPolicy.load(first.folder)
     tuned = run_training(
-        other, tmp_path / "tuned", stop_at=5, initial=start, model=network_settings(start, 1.0)
+        other, tmp_path / "tuned", stop_at=5, initial=start, model=network_config(start, 1.0)
     )
     saved = ACTPolicy.load(tuned.folder)
     assert not np.array_equal(saved.predict_chunk(observation), start.predict_chunk(observation))
@@ -132,7 +139,7 @@ def test_lerobots_joints_get_the_names_of_the_demonstrations(
     observation = random_observation(policy, 2, np.random.default_rng(0))
     expected = policy.predict_chunk(observation)
     assert np.array_equal(started.predict_chunk(observation), expected)
-    report = export_policy(started, tmp_path / "out", ExportSettings(("bundle", "lerobot")))
+    report = export_policy(started, tmp_path / "out", ExportConfig(("bundle", "lerobot")))
     assert report["formats"]["lerobot"]["largest_error_in_std"] <= 1e-4
     small = replace(SCHEMA, state_names=("x",), state_units=("m",))
     with pytest.raises(UserError, match="state_size: the network has 2, the schema 1"):

@@ -7,10 +7,9 @@ from typing import Any
 import lightning
 import pytest
 import torch
-from training_for_tests import NO_CVAE, TINY, Run, make_data, run_training, write_demonstrations
 
 from act_policy import ACTPolicy
-from act_policy.data.samples import Batch
+from act_policy.data.loading.samples import Batch
 from act_policy.errors import UserError
 from act_policy.training import build
 from act_policy.training.build import build_training
@@ -19,6 +18,14 @@ from act_policy.training.metrics_file import MetricsFile
 from act_policy.training.module import PolicyTraining
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.training.trainer import build_trainer
+from tests.training.training_for_tests import (
+    NO_CVAE,
+    TINY,
+    Run,
+    make_data,
+    run_training,
+    write_demonstrations,
+)
 
 
 def make_training(demonstrations: Path, **model: Any) -> tuple[PolicyTraining, Batch]:

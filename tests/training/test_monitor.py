@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from training_for_tests import make_data, run_training
 
 from act_policy.errors import UserError
 from act_policy.training.metrics_file import MetricsFile
 from act_policy.training.monitor import Monitor
+from tests.training.training_for_tests import make_data, run_training
 
 
 class Terminal(io.StringIO):

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from training_for_tests import TINY
 
 from act_policy.errors import UserError
 from act_policy.model.act import ACT, ACTConfig
 from act_policy.training.optimizer import OptimizerConfig, build_optimizer, parameter_groups
 from act_policy.types import Camera
+from tests.training.training_for_tests import TINY
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,12 @@ from typing import Any
 import lightning
 import pytest
 import torch
-from training_for_tests import (
+
+from act_policy.errors import UserError
+from act_policy.training.build import finished
+from act_policy.training.optimizer import OptimizerConfig
+from act_policy.training.run_folder import check_free, find_run, write_start
+from tests.training.training_for_tests import (
     NO_CVAE,
     Recorder,
     Run,
@@ -16,11 +21,6 @@ from training_for_tests import (
     run_training,
     write_demonstrations,
 )
-
-from act_policy.errors import UserError
-from act_policy.training.build import finished
-from act_policy.training.optimizer import OptimizerConfig
-from act_policy.training.run_folder import check_free, find_run, write_start
 
 # five batches an epoch: 3 and 8 lie in the middle of one, 5 at its end, 6 just after
 STOPS = (1, 3, 5, 6, 8)

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from browser import headings, opened
-from training_for_tests import make_data, run_training
 
-from act_policy.data.samples import Batch
-from act_policy.learning_curves import curves_section, read_metrics
-from act_policy.page import page, write_page
+from act_policy.data.loading.samples import Batch
+from act_policy.report.learning_curves import curves_section, read_metrics
+from act_policy.report.page import page, write_page
 from act_policy.training.report import TrainingReport
 from act_policy.types import Schema
+from tests.browser import headings, opened
+from tests.training.training_for_tests import make_data, run_training
 
 
 def test_held_out_errors_are_in_physical_units(demonstrations: Path, tmp_path: Path) -> None:

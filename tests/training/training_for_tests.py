@@ -8,11 +8,10 @@ from typing import Any
 import lightning
 import numpy as np
 import torch
-from policy_for_tests import SMALLEST
 
-from act_policy.data.aloha_hdf5 import write_episode
-from act_policy.data.datamodule import DemonstrationDataModule
-from act_policy.data.samples import Batch
+from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.loading.datamodule import DemonstrationDataModule
+from act_policy.data.loading.samples import Batch
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.build import build_training, train
 from act_policy.training.checkpoints import Checkpoints
@@ -22,6 +21,7 @@ from act_policy.training.monitor import Monitor
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.training.trainer import build_trainer
 from act_policy.types import Camera, Schema
+from tests.policy_for_tests import SMALLEST
 
 SCHEMA = Schema(
     cameras=(Camera("front", 16, 16), Camera("wrist", 12, 20)),

@@ -1,0 +1,1 @@
+"""Policies read from and written to files: ours, LeRobot's and the original ACT's."""

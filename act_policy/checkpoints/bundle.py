@@ -1,0 +1,226 @@
+"""How a policy lies on disk: a bundle folder, or two entries of a training checkpoint.
+
+bundle folder       config.json         {"format_version", "act": ACTConfig, "statistics",
+                                        "demonstration_seeds", "sha256" of the other two}
+                    schema.json         Schema
+                    model.safetensors   state dict of ACTPolicy
+Lightning .ckpt     "act_policy"        {"format_version", "act", "statistics",
+                                        "demonstration_seeds", "schema"}
+                    "policy_weights"    state dict of ACTPolicy to act with (EMA if it was on)
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from act_policy.checkpoints.weights_file import (
+    BUNDLE_WEIGHTS,
+    WEIGHTS_FILES,
+    find_weights,
+    sha256_of,
+)
+from act_policy.errors import UserError
+from act_policy.model.config import ACTConfig
+from act_policy.system.atomic import atomic_file
+from act_policy.types import FieldStatistics, ImageLevels, ImageStatistics, Schema, Statistics
+
+FORMAT_VERSION = 1
+CHECKPOINT_KEY = "act_policy"
+WEIGHTS_KEY = "policy_weights"
+CONFIG_FILE, SCHEMA_FILE = "config.json", "schema.json"
+
+
+class SavedPolicy(NamedTuple):
+    """Everything that makes a policy; weights is ACTPolicy's state dict.
+
+    demonstration_seeds: of the initial states it was shown; evaluation refuses to use them.
+    """
+
+    config: ACTConfig
+    schema: Schema
+    statistics: Statistics
+    weights: Mapping[str, Tensor]
+    demonstration_seeds: tuple[int, ...] = ()
+
+
+def statistics_to_dict(statistics: Statistics) -> dict[str, Any]:
+    """Plain values for JSON, exact to the bit; `statistics_from_dict` is the inverse."""
+
+    def plain(
+        field: FieldStatistics | ImageStatistics | None,
+    ) -> dict[str, list[float | None]] | None:
+        # JSON has no NaN: what is not known is null.
+        if field is None:
+            return None
+        return {
+            name: [None if np.isnan(x) else float(x) for x in values]
+            for name, values in field._asdict().items()
+        }
+
+    described: dict[str, Any] = {
+        "state": plain(statistics.state),
+        "action": plain(statistics.action),
+        "environment_state": plain(statistics.environment_state),
+        "step_count": int(statistics.step_count),
+        "std_floor": float(statistics.std_floor),
+    }
+    if statistics.images is not None:
+        described["images"] = {name: plain(image) for name, image in statistics.images.items()}
+    if statistics.relative_actions:
+        described["relative_actions"] = list(statistics.relative_actions)
+    if statistics.image_levels is not None:
+        described["image_levels"] = {
+            name: {what: list(bounds) for what, bounds in levels._asdict().items()}
+            for name, levels in statistics.image_levels.items()
+        }
+    return described
+
+
+def statistics_from_dict(plain: Mapping[str, Any]) -> Statistics:
+    """Rebuild from `statistics_to_dict`; a missing field raises UserError."""
+
+    def arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        return {key: np.asarray(value, dtype=np.float64) for key, value in values.items()}
+
+    def field(name: str) -> FieldStatistics:
+        return FieldStatistics(**arrays(plain[name]))
+
+    images, levels = plain.get("images"), plain.get("image_levels")
+    try:
+        return Statistics(
+            state=field("state"),
+            action=field("action"),
+            step_count=plain["step_count"],
+            std_floor=plain["std_floor"],
+            environment_state=field("environment_state") if plain["environment_state"] else None,
+            images=None
+            if images is None
+            else {name: ImageStatistics(**arrays(image)) for name, image in images.items()},
+            relative_actions=tuple(plain.get("relative_actions", ())),
+            image_levels=None
+            if levels is None
+            else {
+                name: ImageLevels(**{what: (low, high) for what, (low, high) in measured.items()})
+                for name, measured in levels.items()
+            },
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"statistics: {error}") from None
+
+
+def to_checkpoint(saved: SavedPolicy) -> dict[str, Any]:
+    """Make the two entries that a training checkpoint carries for whoever runs the policy."""
+    return {
+        CHECKPOINT_KEY: {**_description(saved), "schema": saved.schema.to_dict()},
+        WEIGHTS_KEY: dict(saved.weights),
+    }
+
+
+def write_bundle(folder: Path, saved: SavedPolicy) -> None:
+    """Write the three files; each appears whole or not at all, the one that binds them last."""
+    weights = {key: tensor.detach().cpu().contiguous() for key, tensor in saved.weights.items()}
+    contents = {BUNDLE_WEIGHTS: save(weights), SCHEMA_FILE: _to_json(saved.schema.to_dict())}
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    contents[CONFIG_FILE] = _to_json({**_description(saved), "sha256": sums})
+    with ExitStack() as files:  # which closes the last that was opened first
+        for name in reversed(contents):
+            file = files.enter_context(atomic_file(folder / name))
+            file.write(contents[name])
+            file.flush()  # a full disk shows before anything is replaced
+
+
+def read_policy(path: Path) -> SavedPolicy:
+    """Read a bundle folder, a run folder (its best checkpoint, else its last) or a .ckpt file.
+
+    Raises:
+        UserError: nothing there, unreadable, or not written by this project.
+    """
+    if path.is_dir():
+        if (file := find_weights(path)) is None:
+            raise UserError(f"{path} holds no policy; expected one of {', '.join(WEIGHTS_FILES)}")
+        return _read_bundle(path) if file.name == BUNDLE_WEIGHTS else _read_checkpoint(file)
+    if not path.is_file():
+        raise UserError(f"{path} does not exist; expected a run folder, a checkpoint or a bundle")
+    return _read_checkpoint(path)
+
+
+def _description(saved: SavedPolicy) -> dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "act": saved.config.to_dict(),
+        "statistics": statistics_to_dict(saved.statistics),
+        "demonstration_seeds": list(saved.demonstration_seeds),
+    }
+
+
+def _parse(where: Path, described: Any, schema: Any, weights: Any) -> SavedPolicy:
+    if not isinstance(described, Mapping) or "format_version" not in described:
+        raise UserError(f"{where} was not written by act_policy: it has no format_version")
+    if described["format_version"] != FORMAT_VERSION:
+        raise UserError(
+            f"{where} has format version {described['format_version']}, this act_policy reads "
+            f"{FORMAT_VERSION}; use the act_policy that wrote it"
+        )
+    for name, part in (("act", described.get("act")), ("schema", schema)):
+        if not isinstance(part, Mapping):
+            raise UserError(f"{where}: the part {name!r} is missing")
+    try:
+        return SavedPolicy(
+            ACTConfig.from_dict(described["act"]),
+            Schema.from_dict(schema),
+            statistics_from_dict(described.get("statistics") or {}),
+            weights,
+            tuple(int(seed) for seed in described.get("demonstration_seeds", ())),
+        )
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def _read_bundle(folder: Path) -> SavedPolicy:
+    weights_path = folder / BUNDLE_WEIGHTS
+    try:
+        weights = load_file(weights_path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{weights_path} cannot be read: {error}") from None
+    description = _read_json(folder / CONFIG_FILE)
+    saved = _parse(folder, description, _read_json(folder / SCHEMA_FILE), weights)
+    sums = description.get("sha256") or {}
+    for name in (BUNDLE_WEIGHTS, SCHEMA_FILE):
+        if sha256_of(folder / name) != sums.get(name):
+            raise UserError(
+                f"{folder / name} is not the one that {CONFIG_FILE} was written with; export again"
+            )
+    return saved
+
+
+def _read_checkpoint(path: Path) -> SavedPolicy:
+    try:
+        # Memory-mapped: the optimiser's state, twice the weights, stays on disk.
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:
+        raise UserError(f"{path} cannot be read as a checkpoint: {error}") from error
+    if not isinstance(checkpoint, Mapping) or CHECKPOINT_KEY not in checkpoint:
+        raise UserError(f"{path} was not written by act_policy: it has no {CHECKPOINT_KEY!r}")
+    described = checkpoint[CHECKPOINT_KEY]
+    schema = described.get("schema") if isinstance(described, Mapping) else None
+    return _parse(path, described, schema, checkpoint.get(WEIGHTS_KEY) or {})
+
+
+def _to_json(plain: Mapping[str, Any]) -> bytes:
+    return (json.dumps(plain, indent=2) + "\n").encode()
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None

@@ -1,0 +1,1 @@
+"""LeRobot's ACT checkpoints, in and out."""

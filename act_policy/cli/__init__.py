@@ -1,0 +1,1 @@
+"""The command line: Hydra composes a configuration, the package does the work."""

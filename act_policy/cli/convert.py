@@ -1,0 +1,37 @@
+"""Write demonstrations in another format; an interrupted conversion goes on by the same command.
+
+python scripts/convert_dataset.py source=FOLDER out=FOLDER format=lerobot_v3|aloha_hdf5
+
+Videos are copied as they are where that is possible. Every episode is compared with its source
+before the folder counts as a dataset: all numbers, and the first, middle and last image.
+"""
+
+from omegaconf import DictConfig
+
+
+def main(config: DictConfig) -> None:
+    """Convert, check, and say what was written."""
+    from act_policy.data.conversion.convert import convert
+    from act_policy.data.lerobot.staging import LeRobotWriterConfig
+    from act_policy.data.open import open_dataset
+
+    source = open_dataset(
+        config.source,
+        schema=config.schema,
+        cameras=config.cameras,
+        jpeg_order=config.jpeg_order,
+        unreadable=config.unreadable,
+        action_shift=config.action_shift,
+        download=config.download,
+    )
+    source.instructions = [told or config.instruction for told in source.instructions]
+    settings = LeRobotWriterConfig(
+        images=config.images,
+        codec=config.codec,
+        crf=config.crf,
+        group=config.group,
+        data_file_mb=config.data_file_mb,
+        video_file_mb=config.video_file_mb,
+        files_per_chunk=config.files_per_chunk,
+    )
+    print(convert(source, config.out, config.format, settings, config.undecodable, config.workers))

@@ -1,0 +1,238 @@
+"""The one way into every script: `run(config_name, main)` composes `configs/<name>.yaml` and calls.
+
+Hydra composes, nothing more: no output folder, no change of directory, no logging set up. Exit
+codes: 0 done, 2 the user's input is wrong (one message, no traceback), 1 anything else,
+130 interrupted; a script that has others returns them from its main.
+"""
+
+import difflib
+import os
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from act_policy.errors import UserError
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+def run(
+    config_name: str,
+    main: Callable[[DictConfig], int | None],
+    saved_config: Callable[[DictConfig], Path | None] | None = None,
+) -> NoReturn:
+    """Compose, call `main(config)` and exit with the code it returns; `--help`, `--cfg` only print.
+
+    saved_config may name a resolved YAML file to start from instead of the defaults (a run that is
+    resumed); what the command line says is then laid over it.
+    """
+    arguments = sys.argv[1:]
+    warnings.formatwarning = _warning
+    try:
+        if {"-h", "--help"} & set(arguments):
+            print(_help(config_name, (main.__globals__.get("__doc__") or "").strip()))
+            sys.exit(0)
+        show = "--cfg" in arguments
+        config = configuration(config_name, [a for a in arguments if a != "--cfg"], saved_config)
+        if show:
+            print(OmegaConf.to_yaml(config), end="")
+            sys.exit(0)
+        if missing := sorted(OmegaConf.missing_keys(config)):
+            raise UserError("missing: give " + ", ".join(f"{key}=..." for key in missing))
+        code = main(config) or 0
+    except BrokenPipeError:  # whoever read our words, `head` perhaps, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt as where:
+        print(f"interrupted {where}".strip(), file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        if (ours := _user_error(error)) is None:
+            traceback.print_exc()
+            sys.exit(1)
+        print(f"error: {ours}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(code)
+
+
+def plain(config: Any) -> Any:
+    """A configuration as dictionaries and lists."""
+    return OmegaConf.to_container(config, resolve=True)
+
+
+def load_yaml(path: Path) -> DictConfig:
+    """One YAML file; UserError unless it holds a mapping."""
+    config = OmegaConf.load(path)
+    if not isinstance(config, DictConfig):
+        raise UserError(f"{path}: expected a mapping of settings")
+    return config
+
+
+def _warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """What concerns the user's data is said plainly; other warnings are for programmers."""
+    if category.__name__ == "DatasetWarning":
+        return f"warning: {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
+
+
+def configuration(
+    config_name: str,
+    arguments: list[str],
+    saved_config: Callable[[DictConfig], Path | None] | None = None,
+) -> DictConfig:
+    """What the YAML tree and the command line say together; UserError where they do not fit."""
+    if flags := [a for a in arguments if a.startswith("-")]:
+        raise UserError(f"unknown option {flags[0]}; settings are key=value, see --help")
+    overrides = [_parsed(argument) for argument in arguments]
+    is_group = [_is_group(o) for o in overrides]
+    choices = [o.input_line or "" for o, group in zip(overrides, is_group, strict=True) if group]
+    values = [o for o, group in zip(overrides, is_group, strict=True) if not group]
+    defaults = compose_config(config_name, choices)
+    config = _with_values(config_name, choices, values, defaults)
+    if saved_config is not None and (path := saved_config(config)) is not None:
+        return _laid_over(load_yaml(path), config, [c.split("=")[0] for c in choices], values)
+    return config
+
+
+def _laid_over(
+    saved: DictConfig, config: DictConfig, groups: list[str], values: list[Override]
+) -> DictConfig:
+    """The saved configuration with what the command line says in place of its own."""
+    for group in groups:
+        if group not in config:
+            raise UserError(f"{group}= is settled by what is resumed; leave it out")
+        saved[group] = config[group]
+    for override in values:
+        key = override.key_or_group
+        OmegaConf.update(saved, key, OmegaConf.select(config, key), force_add=True)
+    return saved
+
+
+def _parsed(argument: str) -> Override:
+    try:
+        override = OverridesParser.create().parse_override(argument)
+        if override.is_add() or override.is_force_add() or override.is_delete():
+            raise UserError(f"{argument}: settings are given as key=value, without + or ~")
+        return override
+    except HydraException:
+        raise UserError(
+            f"cannot read {argument}; settings are key=value, "
+            "with 'single quotes' around a value that has special characters"
+        ) from None
+
+
+def _is_group(override: Override) -> bool:
+    return (CONFIGS / override.key_or_group.split("@")[0]).is_dir()
+
+
+def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
+    """Compose as Hydra does; its complaints become a UserError."""
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        try:
+            return compose(config_name, overrides)
+        except (HydraException, OmegaConfBaseException) as error:
+            text = str(error).strip()
+            if must := re.search(r"You must specify '([\w/]+)'", text):
+                choices = ", ".join(_options(must[1]))
+                raise UserError(f"missing: give {must[1]}=..., one of {choices}") from None
+            wanted = re.search(r"Could not find '([\w/.-]+)'", text)
+            if wanted is None or not (CONFIGS / wanted[1].partition("/")[0]).is_dir():
+                raise UserError(text.split("\nTo append")[0]) from None
+            group, _, name = wanted[1].partition("/")
+            options = _options(group)
+            near = _nearest(name, options)
+            raise UserError(
+                f"there is no {group}={name}{near}; there are {', '.join(options)}"
+            ) from None
+
+
+def _with_values(
+    config_name: str, choices: list[str], values: list[Override], defaults: DictConfig
+) -> DictConfig:
+    """Compose with the single values as well: each key must exist and keep its default's kind."""
+    known = list(_keys(defaults))
+    for override in values:
+        key = override.key_or_group
+        if key in known:
+            continue
+        parent = key.rpartition(".")[0]
+        if siblings := [k for k in known if parent and k.rpartition(".")[0] == parent]:
+            names = ", ".join(sibling.rpartition(".")[2] for sibling in siblings)
+            raise UserError(f"unknown setting {key}{_nearest(key, siblings)}; {parent} has {names}")
+        groups = [path.name for path in CONFIGS.iterdir() if path.is_dir()]
+        raise UserError(f"unknown setting {key}{_nearest(key, known + groups)}; see --help")
+    config = compose_config(config_name, choices + [o.input_line or "" for o in values])
+    for override in values:
+        before = OmegaConf.select(defaults, override.key_or_group, throw_on_missing=False)
+        after = OmegaConf.select(config, override.key_or_group, throw_on_missing=False)
+        kind = {bool: (bool,), int: (int,), float: (int, float)}.get(type(before))
+        if kind and (not isinstance(after, kind) or isinstance(after, bool) != (kind == (bool,))):
+            value = "null" if after is None else after
+            raise UserError(
+                f"{override.key_or_group}={value}: expected {type(before).__name__}, like {before}"
+            )
+    return config
+
+
+def _keys(node: Any, prefix: str = "") -> Iterator[str]:
+    """Every dotted key, inner ones too."""
+    if isinstance(node, DictConfig) and not node._is_none() and not node._is_missing():
+        for key in map(str, node):
+            yield f"{prefix}{key}"
+            yield from _keys(node._get_node(key), f"{prefix}{key}.")
+
+
+def _nearest(word: str, words: list[str]) -> str:
+    """' (did you mean x?)'; the last part alone also counts: lr finds optim.lr."""
+    found = difflib.get_close_matches(word, words, 1, 0.75)
+    last = word.rpartition(".")[2]
+    found = found or [w for w in words if w.rpartition(".")[2] == last]
+    found = found or difflib.get_close_matches(word, words, 1, 0.5)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+def _user_error(error: BaseException | None) -> UserError | None:
+    """The UserError itself, or the one that Hydra wrapped while it built an object."""
+    while error is not None and not isinstance(error, UserError):
+        error = error.__cause__
+    return error
+
+
+def _help(config_name: str, description: str) -> str:
+    groups = list(_groups(config_name))
+    # a group that must be chosen gets its first choice, so that there is something to show
+    first = [f"{name}={_options(name)[0]}" for name, choice in groups if choice == "???"]
+    lines = [description, "", *(["Choices (group=name):"] if groups else [])]
+    lines += [f"  {name}: {', '.join(_options(name))}" for name, _ in groups]
+    lines += ["", "Settings (key=value, ??? must be given; configs/ has their comments):", ""]
+    return "\n".join(lines) + OmegaConf.to_yaml(compose_config(config_name, first))
+
+
+def _groups(config_name: str) -> Iterator[tuple[str, str | None]]:
+    """The groups in the defaults list and what each is set to."""
+    for entry in load_yaml(CONFIGS / f"{config_name}.yaml").get("defaults", []):
+        if isinstance(entry, DictConfig):
+            name, choice = next(iter(plain(entry).items()))
+            yield name.split()[-1].split("@")[0].strip("/"), choice
+
+
+def _options(group: str) -> list[str]:
+    folder = CONFIGS / group
+    return sorted(p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml"))

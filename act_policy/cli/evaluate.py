@@ -1,0 +1,215 @@
+"""Try a policy in simulation on initial states that no demonstration used, or on demonstrations.
+
+    python scripts/evaluate.py checkpoint=runs/button episodes=100 seed=1000
+    python scripts/evaluate.py checkpoint=runs/mine data.path=FOLDER mode=replay
+
+Writes report.html (open it in a browser), evaluation.json (success rate, 95% interval, every
+episode, baselines) and videos/ to the run, or to out=FOLDER. mode=replay needs no simulator: it
+compares what the policy predicts with what was demonstrated, beside holding still and the nearest
+demonstration, and writes to the run's replay/.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from act_policy.cli.entry import CONFIGS, load_yaml, plain
+from act_policy.errors import UserError
+
+LOADING = {
+    *("_target_", "path", "batch_size", "workers", "std_floor", "undecodable", "cache", "mix"),
+    *("held_out_fraction", "train_episodes", "held_out_episodes"),
+}
+"""Settings of a run's data that say how it was trained on; all others say what it is."""
+
+ROLLOUT_ALONE = [
+    "episodes",
+    "seed",
+    "execute_steps",
+    "ensemble_coefficient",
+    "max_steps",
+    "quality",
+    "baselines",
+    "videos",
+    "workers",
+]
+
+
+def main(config: Any) -> None:
+    """Check what was asked, evaluate, print the table."""
+    from act_policy.checkpoints.policies import run_folder
+    from act_policy.evaluation.evaluate import EvaluationConfig
+
+    settings = EvaluationConfig(
+        episodes=config.episodes,
+        seed=config.seed,
+        execute_steps=config.execute_steps,
+        ensemble_coefficient=config.ensemble_coefficient,
+        max_steps=config.max_steps,
+        quality=config.quality,
+    )
+    checkpoint = Path(config.checkpoint)
+    run = run_folder(checkpoint)
+    if config.mode not in ("rollout", "replay"):
+        raise UserError(f"mode={config.mode}: expected rollout or replay")
+    own = None if run is None else run / "replay" if config.mode == "replay" else run
+    if (out := config.out or own) is None:
+        raise UserError(
+            f"out: checkpoint={checkpoint} belongs to no run; say where with out=FOLDER"
+        )
+    refuse_what_has_no_effect(config)
+    if config.mode == "replay":
+        replayed(config, checkpoint, run, Path(out))
+    else:
+        rolled_out(config, settings, checkpoint, run, Path(out))
+    print(f"written: {Path(out) / 'evaluation.json'} and report.html beside it")
+
+
+def refuse_what_has_no_effect(config: Any) -> None:
+    """UserError for a setting that only the other mode reads, unless it is the default."""
+    defaults = load_yaml(CONFIGS / "evaluate.yaml")
+    if config.mode == "rollout":
+        vain = [f"data.{name}" for name, value in config.data.items() if value is not None]
+        says = "for mode=replay; demonstrations= is for mode=rollout"
+    else:
+        vain = [name for name in ROLLOUT_ALONE if config[name] != defaults[name]]
+        says = "for mode=rollout; mode=replay executes nothing"
+        if "episodes" in vain:
+            says += ", and data.episodes chooses what it looks at"
+    if vain:
+        raise UserError(f"{', '.join(vain)}: {says}")
+
+
+def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, out: Path) -> None:
+    """In simulation."""
+    from rich.console import Console
+
+    from act_policy.checkpoints.kinds import Source
+    from act_policy.checkpoints.policies import load_policy
+    from act_policy.evaluation.evaluate import evaluate
+    from act_policy.evaluation.report import table, warnings
+    from act_policy.evaluation.sections.html_report import Background
+    from act_policy.sim.rendering import choose_gl_backend
+
+    choose_gl_backend()  # once, here: the worker processes inherit it
+    demonstrations = find_demonstrations(config, run)
+    load = partial(load_policy, source=Source.from_config(config.source))
+    report = evaluate(
+        checkpoint,
+        out,
+        settings,
+        demonstrations,
+        baselines=config.baselines,
+        videos=config.videos,
+        workers=None if config.workers == "auto" else config.workers,
+        background=Background(
+            None if run is None else run / "metrics.csv",
+            lambda policy: held_out_errors(config, run, policy),
+        ),
+        load=load,
+    )
+    used = report["settings"]
+    title = (
+        f"{report['task']}, seeds from {used['seed']}, at most {used['max_steps']} steps, "
+        f"{used['quality']} images"
+    )
+    Console().print(table(title, {"policy": report, **report["baselines"]}))
+    for warning in warnings(report):
+        print(warning)
+
+
+def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None:
+    """Open loop, on demonstrations."""
+    from rich.console import Console
+
+    from act_policy.checkpoints.kinds import Source
+    from act_policy.checkpoints.policies import load_policy
+    from act_policy.evaluation.replay import replay
+    from act_policy.evaluation.report import replay_table
+    from act_policy.evaluation.run_data import open_run_data, scored_data
+
+    if run is None and config.demonstrations is not None:
+        raise UserError(
+            f"demonstrations=: checkpoint={checkpoint} belongs to no run whose data they "
+            "could be; give data.path= for those to score"
+        )
+    own = open_run_data(run_config(run), config.demonstrations)
+    # another folder is read, cropped and selected from as the run's own, unless said otherwise
+    options = reading_options(run) | {
+        key: config.data[key] for key in ("schema", "jpeg_order") if config.data[key] is not None
+    }
+    report = replay(
+        checkpoint,
+        out,
+        lambda policy: scored_data(
+            policy.schema, config.data.path, config.data.episodes, options, own
+        ),
+        chunks=config.data.chunks,
+        metrics=None if run is None else run / "metrics.csv",
+        load=partial(load_policy, source=Source.from_config(config.source)),
+    )
+    Console().print(replay_table(report))
+
+
+def held_out_errors(config: Any, run: Path | None, policy: Any) -> Any:
+    """Errors on the episodes that the run held out, on some of their steps; None without them."""
+    from act_policy.evaluation.open_loop import score_open_loop
+    from act_policy.evaluation.run_data import open_run_data
+
+    try:
+        own = open_run_data(run_config(run), config.demonstrations)
+        if own is None or not own.held_out:
+            return None
+        return score_open_loop(
+            policy, own.dataset, own.held_out, own.pool, chunks=200, says=own.says_held_out
+        )
+    except UserError as error:  # the rollouts are done, and worth their report
+        print(f"the report has no open-loop error: {error}")
+        return None
+
+
+def run_config(run: Path | None) -> Any:
+    """The configuration that a run was trained with, as plain values; empty without a run."""
+    if run is None or not (run / "config.yaml").is_file():
+        return {}
+    return plain(load_yaml(run / "config.yaml"))
+
+
+def reading_options(run: Path | None) -> dict[str, Any]:
+    """How the run read its files, and what it selected of them; for `open_demonstrations`."""
+    data = run_config(run).get("data") or {}
+    return {key: value for key, value in data.items() if key not in LOADING}
+
+
+def find_demonstrations(config: Any, run: Path | None) -> Any:
+    """Read what the policy was trained on: to replay it, to refuse its seeds, to do alike.
+
+    What the run selected, and how it read the files, holds for a folder that is named here, too.
+    """
+    from act_policy.data.lerobot.hub import is_at_hand
+    from act_policy.evaluation.evaluate import Demonstrations
+
+    folder, options = config.demonstrations, {}
+    if data := run_config(run).get("data"):
+        options = reading_options(run)
+        if folder is None:
+            every = [str(part.get("path")) for part in (data, *(data.get("mix") or []))]
+            gone = ", ".join(path for path in every if not is_at_hand(path))
+            if gone:
+                print(
+                    f"the demonstrations of the run are no longer at {gone}: demonstrations=FOLDER"
+                )
+            folder = None if gone else every[0]
+    if folder is None:
+        print(
+            "no demonstrations at hand, so none is replayed; name them with demonstrations=FOLDER"
+        )
+        return None
+    from act_policy.data.aloha.episode import recorded_config
+    from act_policy.data.selection.demonstrations import open_demonstrations
+
+    mix = data.get("mix") if config.demonstrations is None and data else None
+    dataset = open_demonstrations(folder, mix=mix, **options)
+    actions = [dataset.action(episode) for episode in range(dataset.episode_count)]
+    seeds = frozenset(seed for seed in dataset.seeds if seed is not None)
+    return Demonstrations(actions, seeds, recorded_config(dataset.episode_paths[0]))

@@ -1,0 +1,132 @@
+"""Serve a policy to robots and simulations over websockets, in openpi's protocol.
+
+    python scripts/serve_policy.py checkpoint=runs/mine
+    python scripts/serve_policy.py checkpoint=exports/mine/policy.onnx port=8000
+
+checkpoint is a run folder, a checkpoint file, a bundle, a policy.onnx (which needs no torch) or
+other software's checkpoint. Clients are `act_policy.control.policies.remote_policy.RemotePolicy`
+and the public
+openpi-client. A browser shows the status page at http://HOST:PORT/. Stops on Ctrl-C and SIGTERM.
+"""
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import Any
+
+from act_policy.cli.entry import plain
+from act_policy.errors import UserError
+
+
+def main(config: Any) -> None:
+    """Load the policy, say where it is served, serve until told to stop."""
+    from act_policy.checkpoints.policies import identity
+    from act_policy.control.policies.observation_keys import ObservationKeys
+    from act_policy.control.serving.access import ServerConfig
+    from act_policy.control.serving.server import PolicyServer
+
+    logging.basicConfig(format="%(levelname)s %(message)s")
+    settings = ServerConfig(
+        host=config.host,
+        port=config.port,
+        certificate=config.certificate,
+        private_key=config.private_key,
+        api_key=read_key(config.api_key_file),
+        largest_message=int(config.largest_message_mb * 1e6),
+        most_clients=config.most_clients,
+        largest_batch=config.largest_batch,
+        stall_seconds=float(config.stall_seconds),
+    )
+    settings.ssl_context()  # before a policy is loaded for nothing
+    path = Path(config.checkpoint)
+    weights = identity(path)
+    policy = load(path, config)
+    if identity(path) != weights:
+        raise UserError(
+            f"checkpoint={path}: {weights['file']} was written anew while it was loaded; start "
+            "again, or serve a bundle of it (scripts/export_policy.py)"
+        )
+    server = PolicyServer(
+        policy,
+        {"name": path.resolve().name, "file": weights["file"], "sha256": weights["sha256"]},
+        ObservationKeys.from_dict(plain(config.observation_keys)),
+        settings,
+    )
+    warm_up(policy)
+    for warning in settings.warnings():
+        print(f"warning: {warning}")
+
+    def on_ready(port: int) -> None:
+        secure = "s" if settings.certificate else ""
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        print(f"serving {path} (sha256 {weights['sha256']:.12})")
+        print(
+            f"clients: ws{secure}://{host}:{port}  status: http{secure}://{host}:{port}/",
+            flush=True,
+        )
+
+    asyncio.run(until_stopped(server, on_ready))
+    print("stopped")
+
+
+async def until_stopped(server: Any, on_ready: Any) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await server.run(stop, on_ready)
+
+
+def load(path: Path, config: Any) -> Any:
+    """Load the policy on its device; an ONNX file runs on the CPU and needs no torch."""
+    from act_policy.checkpoints.kinds import Source
+    from act_policy.checkpoints.policies import weights_file
+
+    if (file := weights_file(path)).suffix == ".onnx":
+        from act_policy.control.policies.onnx_policy import OnnxPolicy
+
+        if config.device not in ("auto", "cpu"):
+            raise UserError(f"device={config.device}: an ONNX file runs on the cpu here")
+        return OnnxPolicy(file, threads=config.threads)
+    import torch
+
+    from act_policy.checkpoints.open import load_policy
+
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    policy = load_policy(path, Source.from_config(config.source))
+    device = config.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return policy.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device={device}: {error}") from None
+
+
+def warm_up(policy: Any) -> None:
+    """Predict once, so that what fails does so now and the first client need not wait."""
+    import numpy as np
+
+    from act_policy.types import Observation
+
+    schema = policy.schema
+    others = len(schema.environment_state_names)
+    policy.predict_chunk(
+        Observation(
+            {c.name: np.zeros((c.height, c.width, 3), np.uint8) for c in schema.cameras},
+            np.zeros(schema.state_size, np.float32),
+            np.zeros(others, np.float32) if others else None,
+        )
+    )
+
+
+def read_key(file: str | None) -> str | None:
+    """The API key; from a file, because a command line is there for everybody to see."""
+    if file is None:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"api_key_file={file} cannot be read: {error}") from None

@@ -1,0 +1,1 @@
+"""From chunks of actions to one action per tick: execution, blending, ensembling."""

@@ -1,0 +1,85 @@
+"""Predict beside an operator who moves the arm, and log both: nothing is ever sent."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from act_policy.control.chunks.asynchronous import PolicyError
+from act_policy.control.commands.deployment import Deployment
+from act_policy.control.loop import OperatorDevice
+from act_policy.control.robots.robot import observed
+from act_policy.control.safety.operator_input import OperatorInput
+
+
+class ShadowReport(NamedTuple):
+    """How far the policy would have been from the operator.
+
+    steps: that were compared. difference: mean distance (a,), NaN where nothing was to compare.
+    faults: what would have been faults, sentence -> number of steps.
+    """
+
+    steps: int
+    difference: np.ndarray
+    faults: dict[str, int]
+
+
+def shadow(
+    deployment: Deployment,
+    operator: OperatorInput,
+    log: IO[str],
+    seconds: float | None = None,
+    device: OperatorDevice | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ShadowReport:
+    """Run until the operator ends it; write a line of JSON a step.
+
+    The operator's action is what their device says, or else where the arm was one step later.
+    """
+    contract, space = deployment.contract, deployment.space
+    schema, executor, watch = contract.schema, deployment.executor(), deployment.watch()
+    total, compared = np.zeros(schema.action_size), np.zeros(schema.action_size)
+    faults: dict[str, int] = {}
+    before: np.ndarray | None = None  # proposed at the step before
+    steps = 0
+    begun = due = clock()
+    while not operator.ended and (seconds is None or clock() - begun < seconds):
+        reading = observed(deployment.robot)
+        now = clock()
+        observation = contract.observation(reading)
+        position = space.measure(observation.state)
+        proposed, age = None, None
+        reason = watch.fault(observation.images, now)
+        try:
+            executor.observe(observation, reading.captured, now)
+            if (proposal := executor.action(now)) is not None:
+                proposed, age = proposal.action, proposal.age
+        except PolicyError as error:
+            reason = str(error)
+            executor.reset()
+        if reason:
+            faults[reason.split(" for ")[0]] = faults.get(reason.split(" for ")[0], 0) + 1
+        done = position if device is None else contract.action(device.get_action())
+        judged = before if device is None else proposed
+        if judged is not None:
+            away = np.abs(space.difference(judged, done))
+            total += np.nan_to_num(away)
+            compared += np.isfinite(away)
+            steps += 1
+        before = proposed
+        line = {
+            "time": now,
+            "state": dict(zip(schema.state_names, observation.state.tolist(), strict=True)),
+            "proposed": None if proposed is None else contract.command(proposed),
+            "age": age,
+            "operator": None if device is None else contract.command(done),
+            "fault": reason,
+        }
+        log.write(json.dumps(line) + "\n")
+        due = max(due + 1 / schema.rate, clock())
+        sleep(max(0.0, due - clock()))
+    with np.errstate(invalid="ignore"):
+        return ShadowReport(steps, total / compared, faults)

@@ -1,0 +1,221 @@
+"""What the owner of a robot says about it, in a TOML or JSON file; docs/robot.md shows one.
+
+Every key is optional and every unknown one is refused: a limit that is misspelt must not be taken
+for one that is in force.
+"""
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from act_policy.errors import UserError
+
+Kind = Literal["position", "switch", "velocity", "displacement"]
+Hold = Literal["hold", "park"]
+ConfigT = TypeVar("ConfigT")
+
+
+@dataclass(frozen=True)
+class JointConfig:
+    """One dimension of the action; what is None follows from the demonstrations.
+
+    kind: position (a target in the joint's own units), switch (a position that may jump: a
+        gripper, a valve), velocity, or displacement (a movement per step of the policy). By
+        default told by the unit, which ends in /s or /step, and by a name with "gripper" in it.
+    measured: the dimension of the state that measures it; by default the one of the same name.
+    low, high: of the command. max_speed: of the command, in units a second.
+    max_step: how far the command may lie from the measured position.
+    approach_speed: of the soft start and of parking, in units a second.
+    wraps: (from, to) of an angle that jumps from one to the other, such as (-180, 180).
+    hold, park: where a fault leaves a position: where it is, or slowly at `park`.
+    """
+
+    kind: Kind | None = None
+    measured: str | None = None
+    low: float | None = None
+    high: float | None = None
+    max_speed: float | None = None
+    max_step: float | None = None
+    approach_speed: float | None = None
+    wraps: tuple[float, float] | None = None
+    hold: Hold = "hold"
+    park: float | None = None
+
+
+@dataclass(frozen=True)
+class SafetyConfig:
+    """When the loop takes the arm away from the policy; seconds throughout.
+
+    max_action_age: from the capture of the images to the command; None is a chunk's length and
+        max_answer_time.
+    max_answer_time: that a policy may take to answer.
+    max_tick_time: that one turn of the loop may take, the robot's own calls included.
+    frozen_camera_time: that a camera may repeat one image to the bit; 0 does not look.
+    odd_image_time: that brightness or contrast may lie outside what was demonstrated; 0 does
+        not look. A black image is a fault at once unless it is 0.
+    approach_time: that the soft start may take.
+    hold_time: after which a hold ends in `release`; None holds until the operator ends it.
+    start_outside: how far outside the demonstrated range a joint may be at the start, as a
+        fraction of the range.
+    start_distance: how far from the arm the first target may be without a soft start, as a
+        fraction of the demonstrated range.
+    """
+
+    max_action_age: float | None = None
+    max_answer_time: float = 1.0
+    max_tick_time: float = 0.5
+    frozen_camera_time: float = 1.0
+    odd_image_time: float = 1.0
+    approach_time: float = 30.0
+    hold_time: float | None = None
+    start_outside: float = 0.2
+    start_distance: float = 0.05
+
+
+@dataclass(frozen=True)
+class TimingConfig:
+    """How chunks become motion; steps are the policy's.
+
+    motor_rate: commands a second; None is the policy's rate.
+    execute_steps: between two looks of the policy, at least; None is half a chunk. The rest of the
+        chunk must outlast the policy's answer, or the arm waits for it.
+    minimum_steps: of a chunk that are carried out before another may take over.
+    blend_steps: over which one chunk passes into the next; 0 switches at once.
+    ensemble_coefficient: temporal ensembling over all chunks in force; None does not.
+    threads: of the process in which the policy runs.
+    """
+
+    motor_rate: float | None = None
+    execute_steps: int | None = None
+    minimum_steps: int = 1
+    blend_steps: int = 4
+    ensemble_coefficient: float | None = None
+    threads: int = 2
+
+
+@dataclass(frozen=True)
+class RobotConfig:
+    """The whole file.
+
+    joints: by the policy's name of an action.
+    cameras, state, actions: the policy's name -> the robot's, where the two differ.
+    ignore: what the robot has and the policy does not use.
+    """
+
+    joints: Mapping[str, JointConfig] = field(default_factory=dict)
+    cameras: Mapping[str, str] = field(default_factory=dict)
+    state: Mapping[str, str] = field(default_factory=dict)
+    actions: Mapping[str, str] = field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
+    safety: SafetyConfig = field(default_factory=SafetyConfig)
+    timing: TimingConfig = field(default_factory=TimingConfig)
+
+
+def read_config(path: str | Path) -> RobotConfig:
+    """Read a .toml or .json file.
+
+    Raises:
+        UserError: it cannot be read, or a key or a value in it is not one of the above.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        plain = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise UserError(f"settings {path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:  # of both parsers
+        raise UserError(f"settings {path}: cannot be parsed: {error}") from None
+    return config_from_dict(plain, str(path))
+
+
+def config_from_dict(plain: Mapping[str, Any], where: str = "settings") -> RobotConfig:
+    """Build the settings from plain values; raises UserError like `read_config`."""
+    config = _build(RobotConfig, plain, where)
+    for name, joint in config.joints.items():
+        _check_joint(f"{where}: joints.{name}", joint)
+    positive = {
+        "safety.max_action_age": config.safety.max_action_age,
+        "safety.max_answer_time": config.safety.max_answer_time,
+        "safety.max_tick_time": config.safety.max_tick_time,
+        "safety.approach_time": config.safety.approach_time,
+        "safety.hold_time": config.safety.hold_time,
+        "timing.motor_rate": config.timing.motor_rate,
+        "timing.execute_steps": config.timing.execute_steps,
+        "timing.minimum_steps": config.timing.minimum_steps,
+        "timing.threads": config.timing.threads,
+    }
+    for name, value in positive.items():
+        if value is not None and not value > 0:
+            raise UserError(f"{where}: {name} is {value}; expected a positive number")
+    for name in ("frozen_camera_time", "odd_image_time", "start_outside", "start_distance"):
+        if not (value := getattr(config.safety, name)) >= 0:
+            raise UserError(f"{where}: safety.{name} is {value}; expected 0 or more")
+    if config.timing.blend_steps < 0:
+        raise UserError(f"{where}: timing.blend_steps is {config.timing.blend_steps}, below 0")
+    return config
+
+
+def _check_joint(where: str, joint: JointConfig) -> None:
+    if joint.low is not None and joint.high is not None and not joint.low < joint.high:
+        raise UserError(
+            f"{where}: low is {joint.low} and high is {joint.high}; expected low < high"
+        )
+    for name in ("max_speed", "max_step", "approach_speed"):
+        if (value := getattr(joint, name)) is not None and not value > 0:
+            raise UserError(f"{where}.{name} is {value}; expected a positive number")
+    if joint.wraps is not None and not joint.wraps[0] < joint.wraps[1]:
+        raise UserError(f"{where}.wraps is {list(joint.wraps)}; expected [from, to], from < to")
+    if (joint.hold == "park") != (joint.park is not None):
+        raise UserError(f'{where}: hold = "park" and a value for park go together')
+
+
+def _build(wanted: type[ConfigT], plain: Any, where: str) -> ConfigT:
+    if not isinstance(plain, Mapping):
+        raise UserError(f"{where}: found {plain!r}, expected a table of settings")
+    hints = get_type_hints(wanted)
+    known = {f.name for f in fields(wanted)}  # type: ignore[arg-type]
+    if unknown := sorted(set(plain) - known):
+        raise UserError(
+            f"{where}: unknown {', '.join(unknown)}; expected some of {', '.join(sorted(known))}"
+        )
+    values = {name: _value(hints[name], value, f"{where}: {name}") for name, value in plain.items()}
+    return wanted(**values)
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    """Take a plain value as the annotated type of a setting, or raise UserError."""
+    if hasattr(hint, "__dataclass_fields__"):
+        return _build(hint, value, where)
+    if get_origin(hint) is Mapping:
+        if not isinstance(value, Mapping):
+            raise UserError(f"{where}: found {value!r}, expected a table")
+        of = get_args(hint)[1]
+        return {str(key): _value(of, item, f"{where}.{key}") for key, item in value.items()}
+    return _scalar(hint, value, where)
+
+
+def _scalar(hint: Any, value: Any, where: str) -> Any:
+    options = [option for option in get_args(hint) if option is not type(None)]
+    if get_origin(hint) is Literal:
+        if value not in options:
+            raise UserError(f"{where}: found {value!r}, expected one of {', '.join(options)}")
+        return value
+    if get_origin(hint) is tuple:
+        of, count = options[0], 0 if options[-1] is Ellipsis else len(options)
+        if not isinstance(value, list | tuple) or (count and len(value) != count):
+            raise UserError(
+                f"{where}: found {value!r}, expected a list{f' of {count}' * bool(count)}"
+            )
+        return tuple(_scalar(of, item, where) for item in value)
+    if hint in (float, int, str):
+        wanted = {float: (int, float), int: (int,), str: (str,)}[hint]
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise UserError(f"{where}: found {value!r}, expected {hint.__name__}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{where}: found {value!r}, expected a finite number")
+        return hint(value)
+    return _scalar(options[0], value, where)  # one type or None

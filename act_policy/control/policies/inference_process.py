@@ -1,0 +1,197 @@
+"""The policy in a process of its own, so that a slow, stuck or dead policy never holds up a tick.
+
+Images cross in shared memory, which takes a copy and no waiting; only the moment of capture and
+the predicted chunk go through a pipe. One question is open at a time.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.shared_memory import SharedMemory
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from act_policy.control.chunks.asynchronous import Answer, PolicyError
+from act_policy.control.chunks.executor import ChunkPolicy
+from act_policy.control.policies.onnx_policy import OnnxPolicy
+from act_policy.errors import UserError
+from act_policy.types import Observation, Schema
+
+START_TIME = 120.0
+"""Seconds that a policy may take to load."""
+
+
+def open_policy(spec: str, threads: int) -> ChunkPolicy:
+    """Open `FILE.onnx`, or a policy server's `ws://HOST:PORT`.
+
+    The server's key, where it wants one, is the environment variable ACT_POLICY_API_KEY.
+
+    Raises:
+        UserError: it is neither, or cannot be opened.
+    """
+    if spec.startswith(("ws://", "wss://")):
+        from act_policy.control.policies.remote_policy import RemotePolicy  # needs websockets
+
+        remote: ChunkPolicy = RemotePolicy(spec, api_key=os.environ.get("ACT_POLICY_API_KEY"))
+        return remote
+    if not spec.endswith(".onnx"):
+        raise UserError(f"policy {spec}: expected FILE.onnx or ws://HOST:PORT")
+    return OnnxPolicy(spec, threads=threads)
+
+
+class _Described(NamedTuple):
+    """What the process says of its policy once that is loaded."""
+
+    schema: Schema
+    chunk_length: int
+    metadata: Mapping[str, Any]
+
+
+class InferenceProcess:
+    """A ChunkPolicy in a process of its own; satisfies `asynchronous.Inference`.
+
+    Args:
+        make_policy: called in the process; must be picklable.
+
+    Raises:
+        UserError: the policy cannot be opened.
+    """
+
+    def __init__(self, make_policy: Callable[[], ChunkPolicy]):
+        context = multiprocessing.get_context("spawn")  # no copy of this process's threads
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(make_policy, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.busy = False
+        self._memory: SharedMemory | None = None
+        try:
+            if not self._pipe.poll(START_TIME):
+                raise UserError(f"the policy was not loaded within {START_TIME:.0f} s")
+            described = self._receive()
+            if not isinstance(described, _Described):
+                raise UserError(described)
+            self.schema, self.chunk_length, self.metadata = described
+            size = sum(array.nbytes for array in _arrays(self.schema, None).values())
+            self._memory = SharedMemory(create=True, size=size)
+            self._shared = _arrays(self.schema, self._memory)
+            self._pipe.send(self._memory.name)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, PolicyError):
+                raise UserError(str(error)) from None
+            raise
+
+    @property
+    def process_id(self) -> int:
+        """The operating system's number of the process."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def submit(self, observation: Observation[np.ndarray], captured: float) -> None:
+        """Ask for a chunk; the observation is copied and fits the schema."""
+        if self.busy:
+            raise RuntimeError("one question at a time: poll until the answer is there")
+        for name, image in observation.images.items():
+            self._shared[name][:] = image
+        self._shared["/state"][:] = observation.state
+        if observation.environment_state is not None:
+            self._shared["/environment_state"][:] = observation.environment_state
+        self.busy = True
+        with suppress(OSError):  # it died: poll says so
+            self._pipe.send(captured)
+
+    def poll(self) -> Answer | None:
+        """The answer, once; raises PolicyError if the process died."""
+        if not self._pipe.poll():
+            if not self._process.is_alive():
+                raise PolicyError(self._death())
+            return None
+        answer = self._receive()
+        self.busy = False
+        return Answer(*answer)
+
+    def wait(self, seconds: float) -> Answer | None:
+        """Like poll, but wait for the answer; for the time before anything moves."""
+        self._pipe.poll(seconds)
+        return self.poll()
+
+    def close(self) -> None:
+        """End the process and free the shared memory; may be called again."""
+        self._pipe.close()  # which the process takes for the end
+        self._process.join(1.0)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        if self._memory is not None:
+            self._shared = {}
+            self._memory.close()
+            self._memory.unlink()
+            self._memory = None
+
+    def _receive(self) -> Any:
+        try:
+            return self._pipe.recv()
+        except (EOFError, OSError):
+            self._process.join(1.0)
+            raise PolicyError(self._death()) from None
+
+    def _death(self) -> str:
+        code = self._process.exitcode
+        how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
+        return f"the policy's process ended {how}"
+
+
+def _arrays(schema: Schema, memory: SharedMemory | None) -> dict[str, np.ndarray]:
+    """An observation's arrays, one behind the other in the memory; of their own without any."""
+    shapes: dict[str, tuple[tuple[int, ...], type]] = {
+        # vectors first: they stay aligned
+        "/state": ((schema.state_size,), np.float32),
+        "/environment_state": ((len(schema.environment_state_names),), np.float32),
+        **{c.name: ((c.height, c.width, 3), np.uint8) for c in schema.cameras},
+    }
+    arrays, offset = {}, 0
+    for name, (shape, dtype) in shapes.items():
+        buffer = None if memory is None else memory.buf
+        arrays[name] = np.ndarray(shape, dtype, buffer, offset if buffer is not None else 0)
+        offset += arrays[name].nbytes
+    return arrays
+
+
+def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
+    """Answer questions until the other end is closed, however it came to that."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the loop, which closes the pipe
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        policy = make_policy()
+    except UserError as error:
+        pipe.send(str(error))
+        return
+    schema = policy.schema
+    pipe.send(_Described(schema, policy.chunk_length, dict(getattr(policy, "metadata", {}))))
+    try:
+        memory = SharedMemory(pipe.recv())
+        shared = _arrays(schema, memory)
+        images = {name: shared[name] for name in schema.camera_names}
+        extra = shared["/environment_state"] if schema.environment_state_names else None
+        failed = False
+        while True:
+            captured = pipe.recv()
+            try:
+                # A policy server's client stays disconnected after a failure. That the loop asks
+                # again means that the operator has resumed.
+                if failed and hasattr(policy, "connect"):
+                    policy.connect()
+                chunk = policy.predict_chunk(Observation(images, shared["/state"], extra))
+                pipe.send((captured, np.asarray(chunk)))
+                failed = False
+            except Exception as error:
+                failed = True
+                name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+                pipe.send((captured, None, f"{name}{error}"))
+    except (EOFError, OSError):
+        os._exit(0)  # nobody is left to answer

@@ -1,0 +1,206 @@
+"""Where in a client's message the policy's inputs lie, and how they become an observation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from act_policy.errors import UserError
+from act_policy.images.resize import camera_image
+from act_policy.types import Camera, Observation, Schema
+
+SEPARATOR = "/"
+LONGEST_KEY = 200
+DEEPEST = 8
+
+
+@dataclass(frozen=True)
+class ObservationKeys:
+    """The client's keys for the policy's inputs, each a path through nested dictionaries.
+
+    `images/cam_high` finds {"images": {"cam_high": ...}} (ALOHA) as well as the flat key
+    {"images/cam_high": ...} (DROID and LIBERO write theirs so).
+
+    state, environment_state: of the vectors.
+    cameras: the policy's camera -> the client's key; a camera not named here has images/<camera>.
+    ignore: what a client may send though this policy has no use for it. Any other key that is not
+        asked for is refused: a camera under a wrong name must not pass for a missing light.
+    """
+
+    state: str = "state"
+    environment_state: str = "environment_state"
+    cameras: Mapping[str, str] = field(default_factory=dict)
+    ignore: tuple[str, ...] = ("prompt",)
+
+    def for_schema(self, schema: Schema) -> "ObservationKeys":
+        """Name every camera of the schema.
+
+        Raises:
+            UserError: a camera is named that the schema has not, or two inputs have one key.
+        """
+        if unknown := sorted(set(self.cameras) - set(schema.camera_names)):
+            raise UserError(
+                f"observation_keys.cameras names {', '.join(unknown)}; the policy's cameras are "
+                f"{', '.join(schema.camera_names) or 'none'}"
+            )
+        cameras = {name: self.cameras.get(name, f"images/{name}") for name in schema.camera_names}
+        keys = [self.state, *cameras.values(), *self.ignore]
+        if schema.environment_state_names:
+            keys.append(self.environment_state)
+        if twice := sorted({key for key in keys if keys.count(key) > 1}):
+            raise UserError(
+                f"observation_keys: {', '.join(twice)} stands for two inputs; give each its own"
+            )
+        return ObservationKeys(self.state, self.environment_state, cameras, self.ignore)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for the server's metadata; `from_dict` is the inverse."""
+        return {
+            "state": self.state,
+            "environment_state": self.environment_state,
+            "cameras": dict(self.cameras),
+            "ignore": list(self.ignore),
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "ObservationKeys":
+        """Rebuild from `to_dict`, or from a configuration, where cameras may be null.
+
+        Raises:
+            UserError: a field is missing, unknown or of the wrong kind.
+        """
+        expected = {"state": str, "environment_state": str, "cameras": Mapping, "ignore": list}
+        if set(plain) != set(expected):
+            raise UserError(f"observation_keys: found {sorted(plain)}, expected {sorted(expected)}")
+        values = {**plain, "cameras": plain["cameras"] or {}}
+        for name, kind in expected.items():
+            if not isinstance(values[name], kind):
+                raise UserError(
+                    f"observation_keys.{name} is {values[name]!r}, expected {kind.__name__}"
+                )
+        texts = [*values["ignore"], *values["cameras"], *values["cameras"].values()]
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            raise UserError(f"observation_keys: found {wrong[0]!r}, expected text")
+        return cls(
+            values["state"],
+            values["environment_state"],
+            dict(values["cameras"]),
+            tuple(values["ignore"]),
+        )
+
+    def to_message(self, observation: Observation[np.ndarray]) -> dict[str, Any]:
+        """The message that `to_observation` reads, with flat keys and the images as they are."""
+        message: dict[str, Any] = {self.state: np.asarray(observation.state)}
+        for name, image in observation.images.items():
+            message[self.cameras[name]] = np.asarray(image)
+        if observation.environment_state is not None:
+            message[self.environment_state] = np.asarray(observation.environment_state)
+        return message
+
+    def to_observation(self, message: Any, schema: Schema) -> Observation[np.ndarray]:
+        """Read one observation; images may be (h, w, 3) or (3, h, w), uint8 or float in [0, 1].
+
+        An image of its camera's `source_size` is cut and scaled as the images of training were.
+
+        Raises:
+            UserError: a key is missing or not known, or a value is not what the schema says.
+        """
+        found = _flat(message)
+        wanted = [self.state, *self.cameras.values()]
+        if schema.environment_state_names:
+            wanted.append(self.environment_state)
+        missing = [key for key in wanted if key not in found]
+        extra = [key for key in found if key not in wanted and not self._ignored(key)]
+        if missing or extra:
+            raise UserError(
+                f"the observation has the keys {_listed(found)}; the policy expects "
+                f"{_listed(wanted)} (missing: {_listed(missing)}; not known: {_listed(extra)})"
+            )
+        observation = Observation(
+            {
+                camera.name: _image(found[key], camera, key)
+                for camera in schema.cameras
+                for key in (self.cameras[camera.name],)
+            },
+            _vector(found[self.state], self.state),
+            _vector(found[self.environment_state], self.environment_state)
+            if schema.environment_state_names
+            else None,
+        )
+        schema.check(observation)
+        return observation
+
+    def _ignored(self, key: str) -> bool:
+        return any(key == name or key.startswith(name + SEPARATOR) for name in self.ignore)
+
+
+def _flat(message: Any, path: str = "", depth: int = 1) -> dict[str, Any]:
+    """Nested dictionaries as one, with the keys joined by slashes."""
+    if not isinstance(message, dict):
+        raise UserError(f"an observation is a dictionary, found {type(message).__name__}")
+    flat: dict[str, Any] = {}
+    for key, value in message.items():
+        if not isinstance(key, str) or len(key) > LONGEST_KEY or depth > DEEPEST:
+            raise UserError(
+                f"an observation has keys of text, at most {LONGEST_KEY} characters long and "
+                f"nested {DEEPEST} deep; found {str(key)[:40]!r}"
+            )
+        if isinstance(value, dict):
+            leaves = _flat(value, f"{path}{key}{SEPARATOR}", depth + 1)
+        else:
+            leaves = {path + key: value}
+        for name, leaf in leaves.items():
+            if name in flat:
+                raise UserError(f"the observation has {name!r:.80} twice, nested and flat")
+            flat[name] = leaf
+    return flat
+
+
+def _image(value: Any, camera: Camera, key: str) -> np.ndarray:
+    """The camera's image as uint8 (h, w, 3), made as in training where it has the source's size."""
+    sizes = [(camera.height, camera.width)]
+    if camera.source_size not in (None, sizes[0]):
+        sizes.append(camera.source_size)
+    shapes = [shape for h, w in sizes for shape in ((h, w, 3), (3, h, w))]
+    if not isinstance(value, np.ndarray) or value.shape not in shapes:
+        found = value.shape if isinstance(value, np.ndarray) else type(value).__name__
+        message = f"the policy's camera {camera.name} expects {shapes[0]} or {shapes[1]}"
+        if len(sizes) > 1:
+            message += f", or {shapes[2]} or {shapes[3]} as the camera takes it"
+        raise UserError(f"{key}: {found}, {message}")
+    if value.shape not in shapes[::2]:
+        value = value.transpose(1, 2, 0)
+    if value.dtype.kind == "f":
+        if not (value.min() >= 0 and value.max() <= 1):  # which a NaN is not either
+            raise UserError(
+                f"{key}: float from {value.min():.4g} to {value.max():.4g}; "
+                "an image of floats is expected from 0 to 1, one of uint8 from 0 to 255"
+            )
+        # Rounded; openpi cuts off, which makes a resized image half a level darker on average.
+        value = np.rint(np.float32(255) * value.astype(np.float32)).astype(np.uint8)
+    elif value.dtype != np.uint8:
+        raise UserError(f"{key}: {value.dtype}, expected uint8 or float")
+    return camera_image(np.ascontiguousarray(value), camera)
+
+
+def _vector(value: Any, key: str) -> np.ndarray:
+    """A row of numbers as float32."""
+    if isinstance(value, list) and all(type(item) in (int, float) for item in value):
+        value = np.array(value, np.float64)
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iuf" or value.ndim != 1:
+        found = (
+            f"{value.dtype} {value.shape}"
+            if isinstance(value, np.ndarray)
+            else type(value).__name__
+        )
+        raise UserError(f"{key}: {found}, expected a row of numbers")
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
+        vector: np.ndarray = value.astype(np.float32)
+    return vector
+
+
+def _listed(names: Any) -> str:
+    """At most a dozen names, each cut to a readable length."""
+    shown = [f"{name:.60}" for name in list(names)[:12]]
+    return ", ".join(shown + ["..."] * (len(names) > 12)) or "none"

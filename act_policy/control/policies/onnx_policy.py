@@ -1,0 +1,146 @@
+"""An exported policy without torch: onnxruntime and numpy."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from act_policy.errors import UserError
+from act_policy.types import (
+    ACTION_KEY,
+    ENVIRONMENT_STATE_KEY,
+    IMAGE_PREFIX,
+    STATE_KEY,
+    Observation,
+    Schema,
+)
+
+ONNX_FORMAT_VERSION = "1"
+RUNTIMES = ("onnxruntime", "openvino")
+
+
+class OnnxPolicy:
+    """Run `policy.onnx`: raw observation in, physical actions out; normalisation is in the file.
+
+    Args:
+        path: the file that `export_policy.py` wrote.
+        threads: of the CPU; None leaves the number to the runtime.
+        runtime: "openvino" computes in bfloat16 on CPUs that have units for it (AMX), two to three
+            times faster and with errors near 1e-2 standard deviations; elsewhere it gains nothing.
+
+    Raises:
+        UserError: the file cannot be read, or is not one that this project exported, or the
+            runtime is not installed.
+    """
+
+    def __init__(self, path: str | Path, threads: int | None = None, runtime: str = "onnxruntime"):
+        path = Path(path)
+        if runtime not in RUNTIMES:
+            raise UserError(f"runtime: found {runtime!r}, expected {' or '.join(RUNTIMES)}")
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; expected an exported policy.onnx")
+        try:
+            import onnxruntime  # here, so that the executor alone needs numpy only
+        except ImportError:
+            raise UserError(
+                "onnxruntime is not installed; run `pip install '.[robot]'` in a checkout"
+            ) from None
+
+        options = onnxruntime.SessionOptions()
+        if threads is not None:
+            if threads < 1:
+                raise UserError(f"threads: found {threads}, expected 1 or more")
+            options.intra_op_num_threads = threads
+            options.inter_op_num_threads = 1
+        if runtime != "onnxruntime":  # then this session only reads the description
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        try:
+            session = onnxruntime.InferenceSession(
+                str(path), sess_options=options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # onnxruntime has a class for each way a file can be broken
+            raise UserError(f"{path}: onnxruntime cannot load it: {error}") from None
+
+        metadata = session.get_modelmeta().custom_metadata_map
+        if "schema" not in metadata:
+            raise UserError(
+                f"{path}: its metadata has no schema (found {sorted(metadata)}); "
+                f"export it with scripts/export_policy.py"
+            )
+        if (version := metadata.get("format_version")) != ONNX_FORMAT_VERSION:
+            raise UserError(
+                f"{path} has format version {version}, this act_policy reads "
+                f"{ONNX_FORMAT_VERSION}; use the act_policy that exported it, or export it again"
+            )
+        self.metadata: dict[str, str] = dict(metadata)
+        self.schema = Schema.from_dict(json.loads(metadata["schema"]))
+        self.demonstration_seeds: tuple[int, ...] = tuple(
+            json.loads(metadata.get("demonstration_seeds", "[]"))
+        )
+        self._inputs = [f"{IMAGE_PREFIX}{name}" for name in self.schema.camera_names]
+        self._inputs.append(STATE_KEY)
+        if self.schema.environment_state_names:
+            self._inputs.append(ENVIRONMENT_STATE_KEY)
+        found = [node.name for node in session.get_inputs()]
+        if set(found) != set(self._inputs):
+            raise UserError(f"{path}: inputs {sorted(found)}, expected {sorted(self._inputs)}")
+        outputs = {node.name: node.shape for node in session.get_outputs()}
+        if ACTION_KEY not in outputs:
+            raise UserError(f"{path}: outputs {sorted(outputs)}, expected {ACTION_KEY}")
+        self.chunk_length = int(metadata.get("chunk_length", outputs[ACTION_KEY][1]))
+        self._run: Callable[[dict[str, np.ndarray]], np.ndarray]
+        if runtime == "openvino":
+            self._run = _openvino_runner(path, threads)
+        else:
+            self._run = lambda values: session.run([ACTION_KEY], values)[0]
+
+    def predict_chunk(
+        self, observation: Observation[np.ndarray] | Mapping[str, np.ndarray]
+    ) -> np.ndarray:
+        """Return the chunk (k, a), or (b, k, a) for a batch of observations, in physical units.
+
+        Raises:
+            UserError: the observation is not what the schema says.
+        """
+        if isinstance(observation, Mapping):
+            observation = Observation.from_keys(observation)
+        # A simulator renders an image when it is read: read each once.
+        observation = observation._replace(
+            images={name: np.asarray(image) for name, image in observation.images.items()}
+        )
+        self.schema.check(observation)
+        values = {f"{IMAGE_PREFIX}{name}": image for name, image in observation.images.items()}
+        values[STATE_KEY] = np.asarray(observation.state, np.float32)
+        if observation.environment_state is not None:
+            values[ENVIRONMENT_STATE_KEY] = np.asarray(observation.environment_state, np.float32)
+        single = values[STATE_KEY].ndim == 1
+        if single:
+            values = {key: value[None] for key, value in values.items()}
+        actions = self._run(values)
+        chunk: np.ndarray = actions[0] if single else actions
+        return chunk
+
+
+def _openvino_runner(
+    path: Path, threads: int | None
+) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+    try:
+        import openvino
+    except ImportError:
+        raise UserError(
+            "openvino is not installed; run `pip install '.[robot,openvino]'` in a checkout"
+        ) from None
+
+    config: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
+    if threads is not None:
+        config["INFERENCE_NUM_THREADS"] = threads
+    compiled = openvino.compile_model(str(path), "CPU", config)
+
+    def run(values: dict[str, np.ndarray]) -> np.ndarray:
+        values = {name: np.ascontiguousarray(value) for name, value in values.items()}
+        actions: np.ndarray = compiled(values)[ACTION_KEY].copy()  # its memory is used again
+        return actions
+
+    return run

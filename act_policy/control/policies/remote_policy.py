@@ -1,0 +1,280 @@
+"""A policy that runs on another machine, as if it ran here."""
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import numpy as np
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus, WebSocketException
+
+from act_policy.control.policies.observation_keys import ObservationKeys
+from act_policy.control.policies.wire import WireError, pack, unpack
+from act_policy.errors import UserError
+from act_policy.types import Observation, Schema
+
+ResultT = TypeVar("ResultT")
+
+LONGEST_ANSWER = 32_000_000
+
+
+class RemotePolicyError(UserError):
+    """The policy server is gone, silent, refuses, or is not the one that it was."""
+
+
+class RemotePolicy:
+    """Ask a policy server for chunks; a ChunkPolicy like the policy itself.
+
+    It connects at once. After any failure of the server or the network the connection is closed,
+    and every further call raises until `connect` is called: a robot holds then, and its operator
+    decides. It never reconnects by itself, because the policy that answers then might be another
+    one.
+
+    Args:
+        url: `ws://host:port` or `wss://host:port`.
+        arm: name of the arm that this client moves; the server lets only one client move it.
+        api_key: sent as `Authorization: Api-Key ...`.
+        sha256: of the served file of weights that must answer (a bundle's config.json says its
+            own); None takes those of the first connection, and holds later ones to them.
+        timeout: seconds within which a prediction, or the connection, must have come about.
+        certificate: PEM file of the server's certificate, where no public authority signed it.
+
+    Raises:
+        RemotePolicyError: there is no policy server, or not the right one.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        arm: str = "",
+        api_key: str | None = None,
+        sha256: str | None = None,
+        timeout: float = 2.0,
+        certificate: str | None = None,
+    ):
+        if not url.startswith(("ws://", "wss://")):
+            raise UserError(f"url={url}: expected ws://host:port or wss://host:port")
+        if not 0 < timeout < float("inf"):
+            raise UserError(f"timeout={timeout}: expected a positive number of seconds")
+        self.url = url
+        self.timeout = timeout
+        self.sha256 = sha256
+        self._address = f"{url.rstrip('/')}/?arm={quote(arm, safe='')}" if arm else url
+        self._api_key = api_key
+        self._ssl = _trust(certificate) if url.startswith("wss://") else None
+        self._connection: ClientConnection | None = None
+        self._failure = "not connected"
+        self.metadata: dict[str, Any] = {}
+        self._keys = ObservationKeys()
+        self._schema: Schema | None = None
+        self._chunk_length = 0
+        # The event loop has its own thread: pings are answered while the robot is busy, and every
+        # wait, also for a full network buffer, has an end.
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        try:
+            self.connect()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def schema(self) -> Schema:
+        """The cameras, joints and actions that the policy was trained on."""
+        assert self._schema is not None  # __init__ connects
+        return self._schema
+
+    @property
+    def chunk_length(self) -> int:
+        """The k of a chunk (k, a)."""
+        return self._chunk_length
+
+    def connect(self) -> None:
+        """Connect, or connect again after a failure, to the same policy as before.
+
+        Raises:
+            RemotePolicyError: there is no server, it refuses, or serves another policy.
+        """
+        self._drop("replaced by a new connection")
+        metadata = self._bounded(self._connect(), "did not answer")
+        try:
+            self._take(metadata)
+        except RemotePolicyError as error:
+            self._drop(str(error))
+            raise
+
+    def predict_chunk(
+        self, observation: Observation[np.ndarray] | Mapping[str, np.ndarray]
+    ) -> np.ndarray:
+        """Return the next k actions (k, a) of one observation, in the schema's units.
+
+        Raises:
+            UserError: the observation is not what the schema says; nothing was sent.
+            RemotePolicyError: no answer within the timeout, or the server refused it.
+        """
+        if isinstance(observation, Mapping):
+            observation = Observation.from_keys(observation)
+        # A simulator renders an image when it is read: read each once.
+        observation = observation._replace(
+            images={name: np.asarray(image) for name, image in observation.images.items()}
+        )
+        self.schema.check(observation)
+        if np.ndim(observation.state) != 1:
+            raise UserError("a policy server takes one observation at a time, found a batch")
+        if self._connection is None:
+            raise RemotePolicyError(
+                f"policy server {self.url}: {self._failure}; call connect() to go on"
+            )
+        message = pack(self._keys.to_message(observation))
+        reply = self._bounded(self._exchange(self._connection, message), "gave no chunk")
+        chunk = reply.get("actions") if isinstance(reply, dict) else None
+        expected = (self._chunk_length, self.schema.action_size)
+        if (
+            not isinstance(chunk, np.ndarray)
+            or chunk.shape != expected
+            or chunk.dtype.kind != "f"
+            or not np.isfinite(chunk).all()
+        ):
+            raise self._failed(f"answered no finite chunk of {expected}")
+        return chunk.copy()  # what was decoded is a read-only view
+
+    def close(self) -> None:
+        """Disconnect; the arm is free for another client at once."""
+        if self._loop.is_closed():
+            return
+        self._drop("closed", politely=True)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> "RemotePolicy":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def _connect(self) -> Any:
+        """Open the connection; return the metadata that the server begins with."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (0 if self._schema is None else self.timeout / 2)
+        while True:
+            try:
+                return await self._open()
+            except InvalidStatus as refused:
+                # Our own former connection may hold the arm until the server sees that it is gone.
+                if refused.response.status_code != HTTPStatus.CONFLICT or loop.time() > until:
+                    raise
+            await asyncio.sleep(0.05)
+
+    async def _open(self) -> Any:
+        headers = {"Authorization": f"Api-Key {self._api_key}"} if self._api_key else None
+        self._connection = await connect(
+            self._address,
+            ssl=self._ssl,
+            additional_headers=headers,
+            compression=None,
+            max_size=LONGEST_ANSWER,
+            proxy=None,
+            open_timeout=None,
+            ping_interval=None,  # each prediction has its own deadline
+            close_timeout=self.timeout,
+        )
+        return _decoded(await self._connection.recv())
+
+    async def _exchange(self, connection: ClientConnection, message: bytes) -> Any:
+        await connection.send(message)
+        return _decoded(await connection.recv())
+
+    def _bounded(self, work: Coroutine[Any, Any, ResultT], silence: str) -> ResultT:
+        """Do it in the event loop's thread within the timeout; one kind of error comes out."""
+
+        async def within() -> ResultT:
+            async with asyncio.timeout(self.timeout):
+                return await work
+
+        try:
+            return asyncio.run_coroutine_threadsafe(within(), self._loop).result()
+        except TimeoutError:
+            raise self._failed(f"{silence} within {self.timeout:g} s") from None
+        except InvalidStatus as error:
+            body = (error.response.body or b"").decode(errors="replace").strip()
+            raise self._failed(
+                f"refused the connection: {body or error.response.status_code}"
+            ) from None
+        except _RefusedError as refused:
+            raise self._failed(f"says: {refused}") from None
+        except (WebSocketException, OSError, WireError) as error:
+            raise self._failed(str(error) or type(error).__name__) from None
+        except BaseException:
+            self._drop("interrupted")  # an answer that comes later must not pass for the next one
+            raise
+
+    def _failed(self, what: str) -> RemotePolicyError:
+        """Drop the connection at once and make the error that says why."""
+        self._drop(what)
+        return RemotePolicyError(f"policy server {self.url}: {what}")
+
+    def _drop(self, why: str, politely: bool = False) -> None:
+        """End the connection, without a closing handshake that whoever stalls has no part in."""
+        connection, self._connection = self._connection, None
+        self._failure = why
+        if connection is None:
+            return
+
+        async def end() -> None:
+            with suppress(TimeoutError):  # it is dropped all the same
+                async with asyncio.timeout(self.timeout):
+                    if politely:
+                        await connection.close()
+                    connection.transport.abort()
+                    await connection.wait_closed()
+
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result()
+
+    def _take(self, metadata: Any) -> None:
+        """Read what the server says of its policy, and hold it to what it said before."""
+        try:
+            schema = Schema.from_dict(metadata["schema"])
+            keys = ObservationKeys.from_dict(metadata["observation_keys"]).for_schema(schema)
+            chunk_length = int(metadata["chunk_length"])
+            sha256 = str(metadata["policy"]["sha256"])
+        except (KeyError, TypeError, ValueError, AttributeError, UserError) as error:
+            raise RemotePolicyError(
+                f"policy server {self.url}: its metadata is not that of scripts/serve_policy.py "
+                f"({type(error).__name__}: {error})"
+            ) from None
+        if self.sha256 is not None and sha256 != self.sha256:
+            raise RemotePolicyError(
+                f"policy server {self.url} serves other weights (sha256 {sha256:.12}...) than "
+                f"expected ({self.sha256:.12}...); serve the right checkpoint, or make a new "
+                "RemotePolicy if this one is meant"
+            )
+        if self._schema is not None and (differences := self._schema.differences(schema)):
+            raise RemotePolicyError(
+                f"policy server {self.url} has another schema than before: {'; '.join(differences)}"
+            )
+        self.metadata, self.sha256 = metadata, sha256
+        self._schema, self._keys, self._chunk_length = schema, keys, chunk_length
+
+
+class _RefusedError(Exception):
+    """The server's own words, from a text frame."""
+
+
+def _decoded(message: str | bytes) -> Any:
+    if isinstance(message, str):
+        raise _RefusedError(message[:2000])
+    return unpack(message)
+
+
+def _trust(certificate: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=certificate)
+    except (OSError, ssl.SSLError) as error:
+        raise UserError(f"certificate={certificate}: {error}; expected a PEM file") from None

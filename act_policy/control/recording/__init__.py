@@ -1,0 +1,1 @@
+"""Runs on a robot kept as demonstrations, and safe from a crash."""

@@ -1,0 +1,201 @@
+"""A run on the disk while the arm moves: one file an uninterrupted stretch, one record a step.
+
+The first line is JSON (`schema`, `settings`); behind it are records of one size. Whatever kills the
+process, the file holds every record that was written, and a cut or damaged one is known by its
+length or checksum.
+"""
+
+import fcntl
+import json
+import os
+import queue
+import threading
+import time
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from act_policy.errors import UserError
+from act_policy.types import Observation, Schema
+
+SUFFIX = ".journal"
+MOST_BYTES = 2 * 1024**3
+"""Of a journal; a longer stretch goes on in another, since an episode is put together in memory."""
+
+MOST_WAITING = 512 * 1024**2
+"""Bytes that wait in memory for a slow disk; with more the recording stops."""
+
+SYNC_TIME = 1.0
+"""Seconds between two moments at which a power cut loses nothing; a killed process never does."""
+
+
+class JournalWriter:
+    """Writes steps from a thread of its own: `add` copies them and never waits for the disk.
+
+    Args:
+        folder: of the journals.
+        schema: what the steps fit.
+        config: kept in each journal.
+        most_bytes: of one journal.
+        most_waiting: bytes in memory.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        schema: Schema,
+        config: Mapping[str, Any],
+        most_bytes: int = MOST_BYTES,
+        most_waiting: int = MOST_WAITING,
+    ):
+        self._folder, self._schema = folder, schema
+        self._head = json.dumps({"schema": schema.to_dict(), "settings": dict(config)}) + "\n"
+        self._record = _record(schema)
+        self._most_steps = max(1, most_bytes // self._record.itemsize)
+        most = max(2, most_waiting // self._record.itemsize)
+        self._waiting: queue.Queue[tuple[bool, np.ndarray] | None] = queue.Queue(most)
+        self._file: BinaryIO | None = None
+        self.paths: list[Path] = []
+        self.problem = ""
+        self._failed = False
+        self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
+        self._thread.start()
+
+    def add(
+        self, begins: bool, observation: Observation[np.ndarray], action: np.ndarray, operator: bool
+    ) -> None:
+        """Hand over one step; `begins` a stretch. Nothing happens once there is a `problem`."""
+        if self.problem:
+            return
+        record = np.empty(1, self._record)
+        for i, name in enumerate(self._schema.camera_names):
+            record[f"image_{i}"][0] = observation.images[name]
+        record["state"], record["action"] = observation.state, action
+        record["operator"] = operator
+        try:
+            self._waiting.put_nowait((begins, record))
+        except queue.Full:
+            self.problem = "the disk is too slow: the rest is not recorded"
+
+    def close(self) -> None:
+        """Wait until all is written; nothing can be added any more."""
+        if self._thread.is_alive():
+            self._waiting.put(None)
+            self._thread.join()
+
+    def _write(self) -> None:
+        steps, synced = 0, time.monotonic()
+        try:
+            while (item := self._waiting.get()) is not None:
+                if self._failed:
+                    continue
+                begins, record = item
+                try:
+                    if self._file is None or begins or steps == self._most_steps:
+                        self._open_next()
+                        steps = 0
+                    raw = record.view(np.uint8)
+                    record["checksum"] = zlib.crc32(raw[:-4].data)
+                    self._put(raw.data)
+                    steps += 1
+                    if time.monotonic() - synced > SYNC_TIME and self._file is not None:
+                        os.fsync(self._file.fileno())
+                        synced = time.monotonic()
+                except OSError as error:
+                    self._failed = True
+                    self.problem = f"{error.strerror}: the rest is not recorded"
+        finally:
+            if self._file is not None:
+                self._file.close()
+
+    def _open_next(self) -> None:
+        """Make and lock the next journal; the lock says that its writer lives."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        while self._file is None:
+            path = self._folder / f"episode_{next_number(self._folder):06d}{SUFFIX}"
+            try:
+                file = path.open("xb", buffering=0)
+            except FileExistsError:
+                continue
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # between the two another process may have taken it for a dead writer's
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                self._file = file
+            else:
+                file.close()
+        self.paths.append(path)
+        self._put(memoryview(self._head.encode()))
+
+    def _put(self, content: memoryview) -> None:
+        assert self._file is not None
+        while content:
+            content = content[self._file.write(content) :]
+
+
+class Journal(NamedTuple):
+    """What a journal holds; arrays are views of the file, (T, ...) each."""
+
+    schema: Schema
+    config: dict[str, Any]
+    images: dict[str, np.ndarray]
+    state: np.ndarray
+    action: np.ndarray
+    operator: np.ndarray
+
+
+def read_journal(path: Path) -> Journal | None:
+    """Read up to the last whole step; None where not even one was written.
+
+    Raises:
+        UserError: it is no journal.
+    """
+    with path.open("rb") as file:
+        head = file.readline()
+    if not head.endswith(b"\n"):
+        return None
+    try:
+        plain = json.loads(head)
+        schema, config = Schema.from_dict(plain["schema"]), plain["settings"]
+    except (ValueError, KeyError, TypeError, UserError) as error:
+        raise UserError(f"{path}: is no journal of a recording ({error})") from None
+    kind = _record(schema)
+    if (count := (path.stat().st_size - len(head)) // kind.itemsize) == 0:
+        return None
+    records: np.ndarray = np.memmap(path, kind, "r", len(head), (count,))
+    for step in range(count):
+        raw = records[step : step + 1].view(np.uint8)
+        if zlib.crc32(raw[:-4].data) != records["checksum"][step]:
+            records = records[:step]
+            break
+    if len(records) == 0:
+        return None
+    images = {name: records[f"image_{i}"] for i, name in enumerate(schema.camera_names)}
+    return Journal(schema, config, images, records["state"], records["action"], records["operator"])
+
+
+def next_number(folder: Path) -> int:
+    """The first number behind every episode and journal of the folder."""
+    taken = [
+        int(number)
+        for path in folder.glob("episode_*")
+        if path.suffix in (".hdf5", SUFFIX) and (number := path.stem.split("_")[1]).isdigit()
+    ]
+    return max(taken, default=-1) + 1
+
+
+def _record(schema: Schema) -> np.dtype[Any]:
+    """One step as it lies in the file."""
+    return np.dtype(
+        [
+            *((f"image_{i}", "u1", (c.height, c.width, 3)) for i, c in enumerate(schema.cameras)),
+            ("state", "<f4", (schema.state_size,)),
+            ("action", "<f4", (schema.action_size,)),
+            ("operator", "?"),
+            ("checksum", "<u4"),
+        ]
+    )

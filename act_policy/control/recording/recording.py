@@ -1,0 +1,150 @@
+"""Runs as demonstrations: what the policy saw, what the arm was sent, and where a person acted.
+
+Every step goes to a journal at once; the episodes are made from the journals afterwards, or, where
+the process was killed, by whoever calls `recover`. Only that needs h5py.
+"""
+
+import fcntl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from act_policy.control.recording.journal import (
+    MOST_BYTES,
+    SUFFIX,
+    Journal,
+    JournalWriter,
+    next_number,
+    read_journal,
+)
+from act_policy.errors import UserError
+from act_policy.types import Observation, Schema
+
+
+class Recorded(NamedTuple):
+    """An episode that was written, and its number of steps."""
+
+    path: Path
+    steps: int
+
+
+class EpisodeRecorder:
+    """Keeps uninterrupted stretches of motion, each of which becomes an episode.
+
+    What an earlier process left behind when it was killed is made into episodes first; `recovered`
+    says which.
+
+    Args:
+        folder: of the demonstrations; episodes in it stay.
+        schema: of the policy; its rate is the rate of the steps.
+        config: kept with each episode, for the record.
+        most_bytes: of an episode; a longer stretch goes on in another.
+
+    Raises:
+        UserError: h5py is not there, or the folder cannot be written.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        schema: Schema,
+        config: Mapping[str, Any],
+        most_bytes: int = MOST_BYTES,
+    ):
+        self._folder = Path(folder)
+        _episode_writer()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"record {folder}: cannot be made ({error.strerror})") from None
+        self.recovered = recover(self._folder)
+        self._journal = JournalWriter(self._folder, schema, config, most_bytes)
+        self._open = False
+
+    @property
+    def problem(self) -> str:
+        """Why the rest of the run is not recorded; empty while all is well."""
+        return self._journal.problem
+
+    def add(self, observation: Observation[np.ndarray], action: np.ndarray, operator: bool) -> None:
+        """One step of the policy's rate: what was seen, what was sent, whether a person acted."""
+        self._journal.add(not self._open, observation, action, operator)
+        self._open = True
+
+    def end_episode(self) -> None:
+        """The motion was interrupted: what follows is another episode."""
+        self._open = False
+
+    def write(self) -> list[Path]:
+        """Make the episodes, once the run is over; return the files.
+
+        Raises:
+            UserError: the disk is full; what was not written stays in its journal, for `recover`.
+        """
+        self._journal.close()
+        written = [_to_episode(path) for path in self._journal.paths if path.exists()]
+        return [episode.path for episode in written if episode is not None]
+
+
+def recover(folder: str | Path) -> list[Recorded]:
+    """Make episodes of the journals that killed processes left, up to the last whole step of each.
+
+    Raises:
+        UserError: h5py is not there, the disk is full, or a file is no journal.
+    """
+    if not Path(folder).is_dir():
+        raise UserError(f"{folder}: is no folder of recordings")
+    found = [_to_episode(path) for path in sorted(Path(folder).glob(f"*{SUFFIX}"))]
+    return [episode for episode in found if episode is not None]
+
+
+def _to_episode(path: Path) -> Recorded | None:
+    """Replace a journal by its episode; None if it is being written, or is empty."""
+    write_episode = _episode_writer()
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return None
+        if not path.exists():  # made into an episode by another process meanwhile
+            return None
+        if (journal := read_journal(path)) is None:
+            path.unlink()
+            return None
+        target = path.with_suffix(".hdf5")
+        if target.exists() and not _holds(target, journal):
+            target = path.with_name(f"episode_{next_number(path.parent):06d}.hdf5")
+        if not target.exists():
+            write_episode(
+                target,
+                journal.schema,
+                journal.images,
+                journal.state,
+                journal.action,
+                config=journal.config,
+                operator=journal.operator,
+            )
+        path.unlink()
+        return Recorded(target, len(journal.state))
+
+
+def _holds(path: Path, journal: Journal) -> bool:
+    """Whether a process was killed between writing the episode and removing its journal."""
+    from act_policy.data.aloha.episode import read_episode
+
+    try:
+        episode = read_episode(path, "rgb")
+    except UserError:
+        return False
+    same = np.array_equal(episode.state, journal.state)
+    return same and np.array_equal(episode.action, journal.action)
+
+
+def _episode_writer() -> Any:
+    try:
+        from act_policy.data.aloha.episode import write_episode
+    except ImportError:
+        raise UserError("recording needs h5py and pillow; run `pip install h5py pillow`") from None
+    return write_episode

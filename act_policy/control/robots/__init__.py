@@ -1,0 +1,1 @@
+"""What the loop needs of a robot, and an arm without hardware."""

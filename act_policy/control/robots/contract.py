@@ -1,0 +1,155 @@
+"""What robot and policy must agree on: cameras and joints by name, sizes, types, ranges, rate.
+
+What training defines is done exactly as in training, the scaling of images above all; anything
+else is refused, and the message names both sides.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from act_policy.control.config import RobotConfig
+from act_policy.control.robots.robot import Reading
+from act_policy.errors import UserError
+from act_policy.images.resize import camera_image
+from act_policy.types import Observation, Schema
+
+SLOWEST_RATE = 0.9
+"""Of the policy's rate, at which observations must come."""
+
+
+class Contract:
+    """Binds a robot's names to a policy's, once and for all.
+
+    Args:
+        schema: of the policy.
+        config: names that differ, and what is left unused on purpose.
+
+    Raises:
+        UserError: the settings rename what the policy does not have.
+    """
+
+    def __init__(self, schema: Schema, config: RobotConfig):
+        self.schema, self._ignored = schema, set(config.ignore)
+        self._cameras = _renamed("cameras", schema.camera_names, config.cameras)
+        self._state = _renamed("state", schema.state_names, config.state)
+        self._actions = _renamed("actions", schema.action_names, config.actions)
+        if schema.environment_state_names:
+            raise UserError(
+                "the policy wants to know the state of its environment "
+                f"({', '.join(schema.environment_state_names)}), which no robot measures; "
+                "train one that sees images and joints only"
+            )
+
+    def observation(self, reading: Reading, look: bool = True) -> Observation[np.ndarray]:
+        """Make the policy's observation.
+
+        Args:
+            reading: of the robot.
+            look: at the images now; else each is looked at when it is read, since a simulated
+                camera draws it only then.
+
+        Raises:
+            UserError: a camera or a joint is missing or too many, or is not what it should be.
+        """
+        self._check_names("camera", self._cameras, reading.images)
+        self._check_names("joint", self._state, reading.joints)
+        joints = [reading.joints[self._state[name]] for name in self.schema.state_names]
+        state = np.asarray(joints, np.float32)
+        if not (finite := np.isfinite(state)).all():
+            bad = [self.schema.state_names[i] for i in np.flatnonzero(~finite)]
+            raise UserError(f"the robot measures no finite number for {', '.join(bad)}")
+        images: Mapping[str, np.ndarray] = _BoundImages(self.schema, self._cameras, reading.images)
+        return Observation(dict(images) if look else images, state)
+
+    def command(self, action: np.ndarray) -> dict[str, float]:
+        """Name a command (a,) as the robot does."""
+        return {
+            self._actions[name]: float(value)
+            for name, value in zip(self.schema.action_names, action, strict=True)
+        }
+
+    def action(self, command: Mapping[str, Any]) -> np.ndarray:
+        """The inverse of `command`, for an operator's device: (a,).
+
+        Raises:
+            UserError: a dimension is missing.
+        """
+        if missing := sorted(set(self._actions.values()) - set(command)):
+            raise UserError(
+                f"the operator's device sends no {', '.join(missing)}; "
+                f"it sends {', '.join(sorted(command))}"
+            )
+        names = self.schema.action_names
+        return np.array([float(command[self._actions[name]]) for name in names])
+
+    def check_actions(self, names: Sequence[str]) -> None:
+        """Raise UserError unless the robot takes exactly the policy's actions, in any order."""
+        self._check_names("action", self._actions, names)
+
+    def check_rate(self, captured: Sequence[float]) -> float:
+        """Return the observations' rate from their moments; UserError if it is too low."""
+        seconds = captured[-1] - captured[0]
+        rate = (len(captured) - 1) / seconds if seconds > 0 else 0.0
+        if rate < SLOWEST_RATE * self.schema.rate:
+            raise UserError(
+                f"rate: the robot gives {rate:.1f} observations a second, the policy was trained "
+                f"on {self.schema.rate:g}; a slower one would stretch every movement"
+            )
+        return float(rate)
+
+    def _check_names(self, what: str, bound: Mapping[str, str], found: Any) -> None:
+        wanted, there = set(bound.values()), set(found)
+        missing, extra = wanted - there, there - wanted - self._ignored
+        if not missing and not extra:
+            return
+        section = {"camera": "cameras", "joint": "state", "action": "actions"}[what]
+        sentences = [
+            f"{what} names differ: the policy has {', '.join(sorted(wanted))}; "
+            f"the robot has {', '.join(sorted(there)) or 'none'}"
+        ]
+        if missing:
+            sentences.append(
+                f"if the robot calls {', '.join(sorted(missing))} something else, say so under "
+                f"[{section}] in the settings"
+            )
+        if extra:
+            sentences.append(f"if {', '.join(sorted(extra))} is not needed, add it to ignore")
+        raise UserError("; ".join(sentences))
+
+
+class _BoundImages(Mapping[str, np.ndarray]):
+    """The policy's images, each made from the robot's when it is read."""
+
+    def __init__(self, schema: Schema, names: Mapping[str, str], images: Mapping[str, Any]):
+        self._schema, self._names, self._images = schema, names, images
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        camera = next(camera for camera in self._schema.cameras if camera.name == name)
+        image = self._images[self._names[name]]
+        if not isinstance(image, np.ndarray) or image.dtype != np.uint8:
+            kind = getattr(image, "dtype", type(image).__name__)
+            raise UserError(
+                f"camera {name}: the robot sends {kind}, the policy was trained on uint8, "
+                "0 to 255, RGB, (height, width, 3)"
+            )
+        return camera_image(image, camera)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._schema.camera_names)
+
+    def __len__(self) -> int:
+        return len(self._schema.cameras)
+
+
+def _renamed(section: str, names: Sequence[str], renamed: Mapping[str, str]) -> dict[str, str]:
+    """The policy's name -> the robot's."""
+    if unknown := sorted(set(renamed) - set(names)):
+        raise UserError(
+            f"settings: {section} {', '.join(unknown)} are none of the policy's {', '.join(names)}"
+        )
+    bound = {name: renamed.get(name, name) for name in names}
+    if len(set(bound.values())) < len(bound):
+        raise UserError(f"settings: two of {section} are given the same name of the robot's")
+    return bound

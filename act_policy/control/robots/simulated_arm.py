@@ -1,0 +1,102 @@
+"""An arm without hardware, in real time and with numpy only: to try settings, hooks and stops.
+
+It is no physics: joints follow their commands with a lag; images are noise, as bright and contrasty
+as those demonstrated, and show the joints as bars. It says nothing about whether a policy can do
+its task.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from act_policy.control.action_space import ActionSpace
+from act_policy.control.demonstrated import Demonstrated
+from act_policy.control.robots.robot import Reading
+from act_policy.types import Camera, ImageLevels, Schema
+
+GREY = (80, 144)
+"""Shades of images where the policy does not say what was demonstrated."""
+
+
+class SimulatedArm:
+    """A Robot with exactly the cameras and joints of a policy's schema.
+
+    Args:
+        schema: of the policy.
+        space: says which actions are positions, and which joint measures each.
+        pose: (s,) at which the arm rests at first.
+        levels: of the demonstrated images, by camera; grey where they are not known.
+        lag: seconds in which a joint covers 63% of the way to its command.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        space: ActionSpace,
+        pose: np.ndarray,
+        levels: Mapping[str, ImageLevels] | None = None,
+        lag: float = 0.05,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._schema, self._space, self._lag, self._clock = schema, space, lag, clock
+        self._shades = {name: _shades(levels) for name, levels in (levels or {}).items()}
+        self._pose = np.array(pose, np.float64)
+        self._command = np.full(schema.action_size, np.nan)
+        self._then = clock()
+        self._random = np.random.default_rng(0)
+        self.action_names = schema.action_names
+
+    def connect(self) -> None:
+        """Nothing to do."""
+
+    def get_observation(self) -> Reading:
+        """Joints as they are now, and images of them."""
+        now = self._advance()
+        joints = dict(zip(self._schema.state_names, map(float, self._pose), strict=True))
+        images = {camera.name: self._image(camera) for camera in self._schema.cameras}
+        return Reading(now, images, joints)
+
+    def send_action(self, action: Mapping[str, float]) -> None:
+        """Follow this command from now on."""
+        self._advance()
+        self._command = np.array([action[name] for name in self.action_names], np.float64)
+
+    def disconnect(self) -> None:
+        """Nothing to do."""
+
+    def _advance(self) -> float:
+        """Let the joints move up to the present moment."""
+        now = self._clock()
+        seconds, self._then = now - self._then, now
+        for i in np.flatnonzero(self._space.measured >= 0):
+            if np.isfinite(target := self._command[i]):
+                joint = self._space.measured[i]
+                self._pose[joint] += (target - self._pose[joint]) * -np.expm1(-seconds / self._lag)
+        return now
+
+    def _image(self, camera: Camera) -> np.ndarray:
+        """Noise with one bar a joint."""
+        height, width = camera.height, camera.width
+        shades = self._shades.get(camera.name, GREY)
+        image = self._random.integers(*shades, (height, width, 3), np.uint8, endpoint=True)
+        for i, value in enumerate(self._pose):
+            column = int((i + 0.5) / len(self._pose) * width)
+            row = int((0.5 + 0.4 * np.tanh(value)) * height)
+            image[row:, column] = shades[1]
+        return image
+
+
+def _shades(levels: ImageLevels) -> tuple[int, int]:
+    """Between which even noise has the middle of the demonstrated brightness and contrast."""
+    mean, deviation = (255 * sum(ends) / 2 for ends in levels)
+    half = np.sqrt(3) * deviation
+    low = int(np.clip(mean - half, 0, 250))
+    return low, int(np.clip(mean + half, low + 2, 255))  # never the same image twice
+
+
+def resting_pose(schema: Schema, shown: Demonstrated) -> np.ndarray:
+    """The middle of what was demonstrated (s,); 0 where it is not known."""
+    middle: np.ndarray = np.nan_to_num((shown.state_low + shown.state_high) / 2)
+    return middle

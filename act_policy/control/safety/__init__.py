@@ -1,0 +1,1 @@
+"""What stands between a policy and the motors: limits, faults, the operator."""

@@ -1,0 +1,1 @@
+"""A policy served to robots over a websocket, with a status page."""

@@ -1,0 +1,144 @@
+"""Predictions for many clients from one policy: a worker thread, and batches of what waits."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from act_policy.control.chunks.executor import ChunkPolicy
+from act_policy.errors import UserError
+from act_policy.types import Observation
+
+_log = logging.getLogger(__name__)
+
+
+class Prediction(NamedTuple):
+    """A chunk (k, a) in physical units, and what its batch took in the policy."""
+
+    chunk: np.ndarray
+    seconds: float
+
+
+class BatchingPredictor:
+    """Ask a policy from an event loop that must never wait for it.
+
+    Inference runs in one thread. Whatever has been asked while a batch was computed forms the next
+    one, so that a lone client's request is computed at once and as it is, without a batch axis.
+    What waits is bounded by the callers: each waits for its answer.
+
+    `run` must be running. A batch that fails is computed again one by one, so that only the client
+    whose observation is at fault gets the error.
+
+    Args:
+        policy: its predict_chunk takes batches too, unless largest_batch is 1.
+        largest_batch: observations computed together.
+    """
+
+    def __init__(self, policy: ChunkPolicy, largest_batch: int):
+        self._policy = policy
+        self._largest_batch = largest_batch
+        self._waiting: asyncio.Queue[_Request] = asyncio.Queue()
+        self._thread = ThreadPoolExecutor(1, "inference")
+        self._busy_since: float | None = None
+
+    def busy_seconds(self) -> float:
+        """How long the policy has been computing the present batch; 0 when it is idle."""
+        return 0.0 if self._busy_since is None else time.perf_counter() - self._busy_since
+
+    async def predict(self, observation: Observation[np.ndarray]) -> Prediction:
+        """Wait for the chunk of one observation that the schema has been checked with.
+
+        Raises:
+            UserError: the policy refuses it, or predicts an action that is not a finite number.
+        """
+        request = _Request(observation, asyncio.get_running_loop().create_future())
+        self._waiting.put_nowait(request)
+        return await request.answer
+
+    async def run(self) -> None:
+        """Answer what is asked until cancelled; what waits then is told so."""
+        loop = asyncio.get_running_loop()
+        requests: list[_Request] = []
+        try:
+            while True:
+                requests = [await self._waiting.get()]
+                while len(requests) < self._largest_batch and not self._waiting.empty():
+                    requests.append(self._waiting.get_nowait())
+                # A client that has gone does not wait any more.
+                requests = [request for request in requests if not request.answer.done()]
+                if not requests:
+                    continue
+                self._busy_since = time.perf_counter()
+                outcomes = await loop.run_in_executor(
+                    self._thread, self._predict, [request.observation for request in requests]
+                )
+                self._busy_since = None
+                for request, outcome in zip(requests, outcomes, strict=True):
+                    if request.answer.done():
+                        continue
+                    if isinstance(outcome, Prediction):
+                        request.answer.set_result(outcome)
+                    else:
+                        request.answer.set_exception(outcome)
+        finally:
+            while not self._waiting.empty():
+                requests.append(self._waiting.get_nowait())
+            for request in requests:
+                if not request.answer.done():
+                    request.answer.set_exception(UserError("the policy server is shutting down"))
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _predict(
+        self, observations: Sequence[Observation[np.ndarray]]
+    ) -> list[Prediction | Exception]:
+        """In the worker thread: one outcome for each observation."""
+        began = time.perf_counter()
+        try:
+            if len(observations) == 1:
+                chunks = self._policy.predict_chunk(observations[0])[None]
+            else:
+                chunks = self._policy.predict_chunk(_stacked(observations))
+            expected = (
+                len(observations),
+                self._policy.chunk_length,
+                self._policy.schema.action_size,
+            )
+            if chunks.shape != expected:
+                raise ValueError(f"the policy predicted {chunks.shape}, expected {expected}")
+        except Exception as error:
+            if len(observations) > 1:
+                return [outcome for each in observations for outcome in self._predict([each])]
+            if not isinstance(error, UserError):
+                _log.exception("the policy failed")
+            return [error]
+        seconds = time.perf_counter() - began
+        return [self._outcome(chunk, seconds) for chunk in chunks]
+
+    def _outcome(self, chunk: np.ndarray, seconds: float) -> Prediction | Exception:
+        finite = np.isfinite(chunk).all(axis=0)
+        if finite.all():
+            return Prediction(chunk, seconds)
+        names = self._policy.schema.action_names
+        bad = ", ".join(name for name, good in zip(names, finite, strict=True) if not good)
+        return UserError(f"the policy predicted an action that is not a finite number in {bad}")
+
+
+class _Request(NamedTuple):
+    observation: Observation[np.ndarray]
+    answer: asyncio.Future[Prediction]
+
+
+def _stacked(observations: Sequence[Observation[np.ndarray]]) -> Observation[np.ndarray]:
+    """Many observations as one with a batch axis."""
+    first = observations[0]
+    return Observation(
+        {name: np.stack([each.images[name] for each in observations]) for name in first.images},
+        np.stack([each.state for each in observations]),
+        None
+        if first.environment_state is None
+        else np.stack([np.asarray(each.environment_state) for each in observations]),
+    )

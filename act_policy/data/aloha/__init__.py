@@ -1,0 +1,1 @@
+"""ALOHA's HDF5 episodes, read and written."""

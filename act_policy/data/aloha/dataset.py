@@ -1,0 +1,321 @@
+"""A folder of ALOHA episodes as one dataset with one schema."""
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from act_policy.data.aloha.channel_order import doubt_channel_order
+from act_policy.data.aloha.episode import Episode, decode_jpeg, read_episode, read_vector
+from act_policy.data.aloha.episode import write_episode as write_episode
+from act_policy.data.dataset import UndecodableFrameError, VectorDimensions, check_vector_name
+from act_policy.data.faults import Faults, Wanted
+from act_policy.data.schemas import (
+    ALOHA_NAMES,
+    BASE_NAMES,
+    HOW_TO_DESCRIBE,
+    SchemaSource,
+    aloha_schema,
+    check_described,
+    read_schema,
+    shifted,
+    with_cameras,
+)
+from act_policy.errors import UserError
+from act_policy.types import Camera, Schema
+
+LEAVE_OUT = (
+    "Move the episode that is different out of the folder, or leave it out of training with "
+    "data.select.exclude=[...]."
+)
+
+
+class AlohaHDF5Dataset:
+    """A folder of ALOHA episodes, in the natural order of their file names.
+
+    Every file is checked when the folder is opened: structure, lengths, cameras, sizes. States
+    and actions are then in memory; images stay in the files.
+
+    Args:
+        folder: holds the `*.hdf5` files.
+        schema: names, units and rate (a JSON file or a mapping) where the files do not say them;
+            by default what our writer stored, else ALOHA's for 14 dimensions.
+        cameras: which cameras to use, in this order; by default all.
+        jpeg_order: channel order inside the JPEG rows. "bgr" is what act-plus-plus writes (it
+            compresses RGB frames with OpenCV, so red and blue are exchanged in the JPEG); "rgb"
+            is for files whose JPEGs look right in an image viewer. `notes` says when the images
+            speak against the choice.
+        unreadable: "stop", or "skip" the files that cannot be read. The last files of a folder are
+            left out in any case where their recording was cut short.
+        action_shift: 1 for files of a real robot, whose action stored at a step was given at the
+            step before (see `shifted`); 0 for simulation.
+        paths: which of the files; by default all.
+        wanted: chooses the episodes that are used; what is wrong with others does not matter.
+
+    Raises:
+        UserError: a file that cannot be read or that does not fit the others.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        schema: SchemaSource | None = None,
+        cameras: Sequence[str] | None = None,
+        jpeg_order: str = "bgr",
+        unreadable: str = "stop",
+        action_shift: int = 0,
+        paths: Sequence[Path] | None = None,
+        wanted: Wanted | None = None,
+    ) -> None:
+        if jpeg_order not in ("bgr", "rgb"):
+            raise UserError(f"jpeg_order must be bgr or rgb, found {jpeg_order!r}")
+        self._jpeg_order = jpeg_order
+        self.folder = Path(folder)
+        self._open: tuple[int, h5py.File] | None = None
+        self.episode_paths = episode_files(self.folder) if paths is None else list(paths)
+        if not self.episode_paths:
+            raise UserError(f"{folder}: holds no *.hdf5 episode")
+        faults, found = Faults(unreadable, wanted), {}
+        indices = _indices(self.episode_paths)
+        for index, path in zip(indices, self.episode_paths, strict=True):
+            try:
+                found[index] = read_episode(path, jpeg_order)
+            except UserError as error:
+                faults.add(index, error)
+        names = [path.name for path in self.episode_paths]
+        kept, self.notes = faults.settle(dict(zip(indices, names, strict=True)))
+        self.episode_indices = np.array(kept, np.int64)
+        self.last_index = indices[-1]
+        episodes = [found[index] for index in kept]
+        self.episode_paths = [episode.path for episode in episodes]
+        self._states = [episode.state for episode in episodes]
+        self._actions = [shifted(episode.action, action_shift) for episode in episodes]
+        self.episode_names = [path.name for path in self.episode_paths]
+        self.lengths = np.array([len(state) for state in self._states], np.int64)
+        self.instructions = [episode.instruction for episode in episodes]
+        self.seeds = [episode.seed for episode in episodes]
+        self.outcomes = [episode.success for episode in episodes]
+        self.schema = _common_schema(episodes, schema, cameras)
+        self._vectors = [episode.vectors for episode in episodes]
+        self.vector_names = tuple(
+            name
+            for name, field in self._vectors[0].items()
+            if all(name in every and every[name].size == field.size for every in self._vectors)
+        )
+        self.left_alone = tuple(sorted({name for e in episodes for name in e.left_alone}))
+        if doubt := self._doubt_colours(episodes):
+            self.notes.append(f"{self.folder}: {doubt}")
+
+    def _doubt_colours(self, episodes: Sequence[Episode]) -> str:
+        """Why the channel order may be wrong, by a few of the compressed images."""
+        images = []
+        some = np.unique(np.linspace(0, len(episodes) - 1, 4).astype(int)).tolist()
+        for episode, camera in product(some, self.schema.camera_names):
+            if self._images(episode, camera).ndim == 2:
+                step = int(self.lengths[episode]) // 2
+                with suppress(UndecodableFrameError):  # reading frames will say so
+                    images.append(self.frame(episode, step, camera))
+        self.close()
+        if not images:
+            return ""
+        return doubt_channel_order(
+            images, self._jpeg_order, any(episode.is_act_plus_plus for episode in episodes)
+        )
+
+    @property
+    def episode_count(self) -> int:
+        """How many episodes there are."""
+        return len(self.episode_paths)
+
+    def state(self, episode: int) -> np.ndarray:
+        """float32 (T, s) in the schema's units."""
+        return self._states[episode]
+
+    def action(self, episode: int) -> np.ndarray:
+        """float32 (T, a) in the schema's units."""
+        return self._actions[episode]
+
+    def vector(self, episode: int, name: str) -> np.ndarray:
+        """float32 (T, n), one of `vector_names`."""
+        check_vector_name(self, name)
+        return read_vector(self.episode_paths[episode], self._vectors[episode][name])
+
+    def vector_dimensions(self, name: str) -> VectorDimensions:
+        """The joints' names and derived units where it has a value for each joint."""
+        check_vector_name(self, name)
+        size = self._vectors[0][name].size
+        if size != self.schema.state_size:
+            return VectorDimensions(tuple(f"{name}_{i}" for i in range(size)), ("",) * size)
+        units = self.schema.state_units if name == "velocity" else ("",) * size
+        return VectorDimensions(self.schema.state_names, tuple(map(_unit_a_second, units)))
+
+    def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
+        """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+        try:
+            stored = self._images(episode, camera)[step]
+        except Exception as error:  # a damaged file makes h5py raise almost anything
+            raise UndecodableFrameError(
+                f"{self.episode_paths[episode]}: camera {camera}, step {step} cannot be read "
+                f"({error})"
+            ) from None
+        if stored.ndim == 1:
+            where = f"{self.episode_paths[episode]}: camera {camera}, step {step}"
+            stored = decode_jpeg(stored, self._jpeg_order, where)
+        expected = next(c for c in self.schema.cameras if c.name == camera)
+        if stored.shape != (expected.height, expected.width, 3):
+            raise UndecodableFrameError(
+                f"{self.episode_paths[episode]}: camera {camera}, step {step} has shape "
+                f"{stored.shape}, expected {(expected.height, expected.width, 3)}"
+            )
+        return np.asarray(stored)
+
+    def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
+        """int64 (T,), where each frame's raw bytes lie in the image file; None if encoded."""
+        images = self._images(episode, camera)
+        if images.ndim != 4:
+            return None
+        steps, frame_shape = len(images), images.shape[1:]
+        size = int(np.prod(frame_shape))
+        if images.chunks is None:
+            start = images.id.get_offset()
+            return None if start is None else start + size * np.arange(steps, dtype=np.int64)
+        if images.chunks != (1, *frame_shape) or images.id.get_create_plist().get_nfilters():
+            return None  # a chunk is not a frame, or its bytes are compressed or checksummed
+        offsets = np.full(steps, -1, np.int64)
+
+        def visit(chunk: Any) -> None:
+            offsets[chunk.chunk_offset[0]] = chunk.byte_offset
+
+        try:
+            images.id.chunk_iter(visit)
+        except Exception:  # damaged; reading frame by frame then says which
+            return None
+        end = self.episode_paths[episode].stat().st_size - size
+        # A chunk that was never written has no place.
+        return None if (offsets < 0).any() or (offsets > end).any() else offsets
+
+    def image_file(self, episode: int, camera: str) -> Path:
+        """The episode's only file."""
+        return self.episode_paths[episode]
+
+    def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
+        """What besides the file decides how the decoded frames look."""
+        return ("jpeg_order", self._jpeg_order)
+
+    def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
+        """None: every frame stands alone."""
+        return None
+
+    def close(self) -> None:
+        """Close the file that reading frames left open."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+    def _images(self, episode: int, camera: str) -> Any:
+        if self._open is None or self._open[0] != episode:
+            self.close()
+            self._open = episode, h5py.File(self.episode_paths[episode])
+        return self._open[1][f"observations/images/{camera}"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_open": None}  # an open file does not travel to a worker
+
+
+def episode_files(folder: Path) -> list[Path]:
+    """The episodes of a folder in the natural order of their names: 2 before 10."""
+    return sorted(
+        (path for path in folder.glob("*.hdf5") if not path.name.startswith(".")),
+        key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path.name)],
+    )
+
+
+def _indices(paths: Sequence[Path]) -> list[int]:
+    """The numbers that end the files' names; places where these do not number them."""
+    ends = [re.search(r"\d+$", path.stem) for path in paths]
+    numbers = [int(end[0]) for end in ends if end]
+    if len(numbers) < len(paths) or numbers != sorted(set(numbers)):
+        return list(range(len(paths)))
+    return numbers
+
+
+def _unit_a_second(unit: str) -> str:
+    return {"": "", "0..1": "1/s"}.get(unit, f"{unit}/s")
+
+
+def _common_schema(
+    episodes: Sequence[Episode], given: SchemaSource | None, selected: Sequence[str] | None
+) -> Schema:
+    first = episodes[0]
+    if given is None:
+        stored = first.schema
+        for episode in episodes:
+            if episode.schema != stored:
+                differences = (
+                    ["one file stores a schema, the other does not"]
+                    if episode.schema is None or stored is None
+                    else stored.differences(episode.schema)
+                    or [f"task: {stored.task!r} here, {episode.schema.task!r} there"]
+                )
+                raise UserError(
+                    f"{episode.path}: its schema is not that of {first.path.name}: "
+                    + "; ".join(differences)
+                    + f". {LEAVE_OUT}"
+                )
+    else:
+        stored = read_schema(given, list(first.cameras.values()))
+    if selected is not None:
+        names = [selected] if isinstance(selected, str) else list(selected)
+    elif stored is not None:
+        names = list(stored.camera_names)
+    else:
+        names = list(dict.fromkeys(name for episode in episodes for name in episode.cameras))
+    cameras = _common_cameras(episodes, names)
+    sizes = first.state.shape[1], first.action.shape[1]
+    for episode in episodes:
+        if (found := (episode.state.shape[1], episode.action.shape[1])) != sizes:
+            raise UserError(
+                f"{episode.path}: {found[0]} state and {found[1]} action dimensions, "
+                f"{first.path.name} has {sizes[0]} and {sizes[1]}. {LEAVE_OUT}"
+            )
+    if stored is not None:
+        check_described(stored, first.path, sizes, first.cameras)
+        return with_cameras(stored, cameras)
+    aloha = len(ALOHA_NAMES)
+    if sizes in ((aloha, aloha), (aloha, aloha + len(BASE_NAMES))):
+        return aloha_schema(cameras, sizes[1])
+    raise UserError(
+        f"{first.path}: {sizes[0]} state and {sizes[1]} action dimensions are not ALOHA's "
+        f"{aloha}, and the file does not name them. {HOW_TO_DESCRIBE}"
+    )
+
+
+def _common_cameras(episodes: Sequence[Episode], names: Sequence[str]) -> list[Camera]:
+    lacking = [
+        f"{episode.path.name} lacks {', '.join(missing)} (found {', '.join(episode.cameras)})"
+        for episode in episodes
+        if (missing := [name for name in names if name not in episode.cameras])
+    ]
+    if lacking:
+        more = f"; and {len(lacking) - 10} more" if len(lacking) > 10 else ""
+        raise UserError(
+            f"{episodes[0].path.parent}: expected cameras {', '.join(names)} in each of "
+            f"{len(episodes)} episodes; {'; '.join(lacking[:10])}{more}. "
+            "Complete the episodes, or choose the cameras that all have with cameras=[...] "
+            "(data.cameras= in training)."
+        )
+    first = episodes[0]
+    for episode in episodes:
+        for name in names:
+            found, expected = episode.cameras[name], first.cameras[name]
+            if found != expected:
+                raise UserError(
+                    f"{episode.path}: camera {name} is {found.height}x{found.width}, "
+                    f"{first.path.name} has {expected.height}x{expected.width}. {LEAVE_OUT}"
+                )
+    return [first.cameras[name] for name in names]

@@ -1,0 +1,350 @@
+"""One episode in ALOHA's HDF5 layout: read as others write it, written atomically.
+
+    episode_000000.hdf5
+      attrs: sim (bool), missing in the oldest files, compress (bool, act-plus-plus), and ours:
+             schema (JSON of `Schema.to_dict`), seed (int), success (bool), instruction,
+             settings (JSON, how it was recorded)
+      /observations/qpos            float32 (T, s)
+      /observations/qvel            float32 (T, s), the vector "velocity"
+      /observations/effort          float32 (T, s), real robots only, the vector "effort"
+      /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame a chunk, or
+                                    uint8 (T, bytes), JPEG rows padded with zeros
+      /observations/images/{camera}_depth   left alone
+      /action                       float32 (T, a)
+      /base_action                  float32 (T, 2), mobile ALOHA only; follows the action
+      /compress_len                 float32 (n, T), lengths of the JPEGs; not needed to read them
+      /operator                     bool (T,), ours: where a person acted during a policy's run
+
+Sources of the layout: act/record_sim_episodes.py, act/utils.py (tonyzhaozh/act) and
+compress_data.py, utils.py (MarkFzp/act-plus-plus).
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+from PIL import Image
+
+from act_policy.data.dataset import UndecodableFrameError
+from act_policy.data.faults import UnfinishedError
+from act_policy.errors import UserError
+from act_policy.system.atomic import atomic_file
+from act_policy.types import Camera, Schema
+
+
+class VectorField(NamedTuple):
+    """Where a further observed vector of n values lies in the file."""
+
+    field: str
+    size: int
+
+
+class Episode(NamedTuple):
+    """What one file holds, but for the images."""
+
+    path: Path
+    state: np.ndarray  # float32 (T, s)
+    action: np.ndarray  # float32 (T, a)
+    cameras: dict[str, Camera]
+    vectors: dict[str, VectorField]  # by the names of `vector_names`
+    schema: Schema | None
+    seed: int | None
+    success: bool | None
+    instruction: str
+    is_act_plus_plus: bool  # compressed by its script
+    left_alone: tuple[str, ...]  # depth images
+
+
+def read_episode(path: Path, jpeg_order: str) -> Episode:
+    """Read one file and check that it is an episode; raises UserError naming what is wrong."""
+    try:
+        with h5py.File(path) as file:
+            for field in ("observations/qpos", "observations/images", "action"):
+                wanted = h5py.Group if field.endswith("images") else h5py.Dataset
+                if not isinstance(file.get(field), wanted):
+                    found: list[str] = []
+                    file.visit(found.append)
+                    raise UserError(
+                        f"{path}: has no /{field}; found {', '.join(found) or 'nothing'}"
+                    )
+            state, action = _matrix(path, file, "observations/qpos"), _matrix(path, file, "action")
+            if "base_action" in file:
+                base = _matrix(path, file, "base_action")
+                if len(base) != len(action):
+                    raise UserError(
+                        f"{path}: /base_action has {len(base)} steps, /action {len(action)}"
+                    )
+                action = np.concatenate([action, base], axis=1)
+            steps = len(action)
+            if steps == 0 or len(state) != steps:
+                raise UserError(
+                    f"{path}: /observations/qpos has {len(state)} steps, /action {steps}; "
+                    "expected the same number, at least 1"
+                )
+            cameras = {
+                name: _camera(path, name, images, steps, jpeg_order)
+                for name, images in _members(file["observations/images"])
+                if not name.endswith("_depth")
+            }
+            vectors = {
+                _VECTOR_NAMES.get(key, key): VectorField(f"observations/{key}", int(data.shape[1]))
+                for key, data in _members(file["observations"])
+                if key != "qpos" and _is_vector(data, steps)
+            }
+            stored = file.attrs.get("schema")
+            seed, success = file.attrs.get("seed"), file.attrs.get("success")
+            names = [name for name, _ in _members(file["observations/images"])]
+            return Episode(
+                path=path,
+                state=state,
+                action=action,
+                cameras=cameras,
+                vectors=vectors,
+                schema=None if stored is None else _stored_schema(path, stored),
+                seed=None if seed is None else int(seed),
+                success=None if success is None else bool(success),
+                instruction=str(file.attrs.get("instruction", "")),
+                is_act_plus_plus=bool(file.attrs.get("compress")) or "compress_len" in file,
+                left_alone=tuple(name for name in names if name.endswith("_depth")),
+            )
+    except UserError:
+        raise
+    except Exception as error:  # a damaged file makes h5py raise almost anything
+        kind = UnfinishedError if _was_being_written(path) else UserError
+        raise kind(
+            f"{path}: is not a readable HDF5 file ({error}). "
+            "Repair the file or move it out of the folder."
+        ) from None
+
+
+def _members(group: Any) -> list[tuple[str, Any]]:
+    """What an HDF5 group holds, all of it at once.
+
+    h5py keeps HDF5's lock while a group is iterated over. Were the loop left by an error, every
+    other thread would wait until the error is forgotten.
+    """
+    return list(group.items())
+
+
+def _was_being_written(path: Path) -> bool:
+    """Whether a file that cannot be read began as HDF5: a killed writer may leave zeros there."""
+    try:
+        with path.open("rb") as file:
+            signature = file.read(8)
+    except OSError:
+        return False
+    return signature == b"\x89HDF\r\n\x1a\n" or not any(signature)
+
+
+def recorded_config(path: Path) -> dict[str, Any]:
+    """How `record_demos.py` made an episode (see RecordingConfig); empty if it is another's."""
+    if not h5py.is_hdf5(path):
+        return {}
+    with h5py.File(path) as file:
+        config: dict[str, Any] = json.loads(file.attrs.get("settings", "{}"))
+    return config
+
+
+def read_vector(path: Path, field: VectorField) -> np.ndarray:
+    """float32 (T, n); raises UserError."""
+    try:
+        with h5py.File(path) as file:
+            return np.asarray(file[field.field][()], np.float32)
+    except Exception as error:  # a damaged file makes h5py raise almost anything
+        raise UserError(f"{path}: /{field.field} cannot be read ({error})") from None
+
+
+_VECTOR_NAMES = {"qvel": "velocity"}
+
+
+def _is_vector(data: Any, steps: int) -> bool:
+    return (
+        isinstance(data, h5py.Dataset)
+        and data.ndim == 2
+        and len(data) == steps
+        and bool(np.issubdtype(data.dtype, np.number))
+    )
+
+
+def _matrix(path: Path, file: Any, field: str) -> np.ndarray:
+    values = file[field][()]
+    if np.ndim(values) != 2 or not np.issubdtype(values.dtype, np.number):
+        raise UserError(
+            f"{path}: /{field} is {values.dtype} {np.shape(values)}, "
+            "expected numbers of shape (steps, dimensions)"
+        )
+    return np.asarray(values, np.float32)
+
+
+def _camera(path: Path, name: str, images: Any, steps: int, jpeg_order: str) -> Camera:
+    shape, dtype = getattr(images, "shape", None), getattr(images, "dtype", None)
+    raw = shape is not None and len(shape) == 4 and shape[-1] == 3
+    encoded = shape is not None and len(shape) == 2
+    if shape is None or dtype != np.uint8 or not (raw or encoded):
+        raise UserError(
+            f"{path}: camera {name} is {dtype} {shape}, expected uint8 (steps, height, width, 3) "
+            "or JPEG rows, uint8 (steps, bytes)"
+        )
+    if shape[0] != steps:
+        raise UserError(f"{path}: camera {name} has {shape[0]} frames, the episode {steps} steps")
+    if raw:
+        return Camera(name, int(shape[1]), int(shape[2]))
+    # Only the first frame that can be decoded tells the size; the others are checked when read.
+    for step in range(steps):
+        try:
+            frame = decode_jpeg(images[step], jpeg_order, f"{path}: camera {name}, step {step}")
+        except UndecodableFrameError:
+            if step == steps - 1:
+                raise
+            continue
+        return Camera(name, *frame.shape[:2])
+    raise AssertionError("an episode has at least one step")
+
+
+def decode_jpeg(row: np.ndarray, jpeg_order: str, where: str) -> np.ndarray:
+    """Turn one zero-padded JPEG row into uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+    try:
+        # Pillow refuses a JPEG that ends too early, so the zeros behind it do no harm.
+        with Image.open(io.BytesIO(row.tobytes()), formats=["JPEG"]) as image:
+            pixels = np.asarray(image.convert("RGB"))
+    except Exception as error:  # a broken header makes Pillow raise almost anything
+        raise UndecodableFrameError(
+            f"{where} cannot be decoded ({error}). Repair or remove the episode, or "
+            "drop such frames with data.undecodable=skip."
+        ) from None
+    return np.ascontiguousarray(pixels[:, :, ::-1]) if jpeg_order == "bgr" else pixels
+
+
+def _stored_schema(path: Path, stored: Any) -> Schema:
+    try:
+        return Schema.from_dict(json.loads(stored))
+    except (ValueError, TypeError, UserError) as error:
+        raise UserError(f"{path}: attribute schema cannot be used ({error})") from None
+
+
+def write_episode(
+    path: str | Path,
+    schema: Schema,
+    images: Mapping[str, np.ndarray],
+    state: np.ndarray,
+    action: np.ndarray,
+    velocity: np.ndarray | None = None,
+    seed: int | None = None,
+    success: bool | None = None,
+    config: Mapping[str, Any] | None = None,
+    vectors: Mapping[str, np.ndarray] | None = None,
+    instruction: str = "",
+    operator: np.ndarray | None = None,
+) -> None:
+    """Write one episode so that the file is either whole or not there, whatever happens.
+
+    The bytes go to a temporary file in the same folder, reach the disk, and only then take the
+    episode's name; what killed writers left in the folder is removed on the way.
+
+    Args:
+        path: the episode's file, by custom `episode_000000.hdf5`; its folder is made.
+        schema: what the arrays must fit; stored in the file.
+        images: camera name -> uint8 (T, h, w, 3) RGB.
+        state: (T, s) in the schema's units.
+        action: (T, a) in the schema's units.
+        velocity: (T, s) in the schema's units a second; by default the change of the state since
+            the step before, times the rate, and 0 at the first step.
+        seed: of the initial state, by which an evaluation avoids those that were trained on.
+        success: the outcome.
+        config: how it was recorded, plain values for JSON; kept for the record.
+        vectors: what else was observed, such as "effort": name -> (T, n).
+        instruction: what the operator was told to do.
+        operator: bool (T,), the steps in which a person acted instead of a policy.
+
+    Raises:
+        UserError: the arrays do not fit the schema or are not finite, or the file cannot be
+            written (a full disk).
+    """
+    path = Path(path)
+    vectors = vectors or {}
+    _check_arrays(path, schema, images, state, action, velocity, vectors)
+    # HDF5 builds the file in memory: a full disk in the middle of its own writing makes it crash.
+    content = io.BytesIO()
+    with h5py.File(content, "w") as hdf5:
+        hdf5.attrs["sim"] = bool(schema.task)
+        hdf5.attrs["schema"] = json.dumps(schema.to_dict())
+        if seed is not None:
+            hdf5.attrs["seed"] = int(seed)
+        if success is not None:
+            hdf5.attrs["success"] = bool(success)
+        if config is not None:
+            hdf5.attrs["settings"] = json.dumps(config)
+        if instruction:
+            hdf5.attrs["instruction"] = instruction
+        observations = hdf5.create_group("observations")
+        observations["qpos"] = np.asarray(state, np.float32)
+        if velocity is None:
+            velocity = np.diff(state, axis=0, prepend=state[:1]) * schema.rate
+        observations["qvel"] = np.asarray(velocity, np.float32)
+        for name, vector in vectors.items():
+            observations[name] = np.asarray(vector, np.float32)
+        for camera in schema.cameras:
+            frames = images[camera.name]
+            stored = observations.create_dataset(
+                f"images/{camera.name}", frames.shape, np.uint8, chunks=(1, *frames.shape[1:])
+            )
+            for step, frame in enumerate(frames):  # one at a time: they may lie in a file
+                stored[step] = frame
+        hdf5["action"] = np.asarray(action, np.float32)
+        if operator is not None:
+            hdf5["operator"] = np.asarray(operator, bool)
+    try:
+        with atomic_file(path) as file:
+            file.write(content.getbuffer())
+    except OSError as error:
+        raise UserError(
+            f"{path}: the episode could not be written ({error.strerror}); nothing of it was "
+            "kept and earlier episodes are whole. Free some space or choose another folder."
+        ) from error
+
+
+def _check_arrays(
+    path: Path,
+    schema: Schema,
+    images: Mapping[str, np.ndarray],
+    state: np.ndarray,
+    action: np.ndarray,
+    velocity: np.ndarray | None,
+    vectors: Mapping[str, np.ndarray],
+) -> None:
+    if set(images) != set(schema.camera_names):
+        raise UserError(
+            f"{path}: the schema has cameras {sorted(schema.camera_names)}, "
+            f"found images of {sorted(images)}"
+        )
+    steps = len(state)
+    if steps == 0:
+        raise UserError(f"{path}: the episode has no step")
+    given = [("state", state, schema.state_names), ("action", action, schema.action_names)]
+    if velocity is not None:
+        given.append(("velocity", velocity, schema.state_names))
+    for name, vector in vectors.items():
+        if name in ("qpos", "qvel", "images", "velocity"):
+            raise UserError(f"{path}: a further vector cannot be called {name}")
+        given.append((name, vector, tuple(map(str, range(np.shape(vector)[-1])))))
+    for field, vector, names in given:
+        if np.shape(vector) != (steps, len(names)):
+            raise UserError(
+                f"{path}: {field} has shape {np.shape(vector)}, expected {(steps, len(names))}"
+            )
+        if not (finite := np.isfinite(vector)).all():
+            step, dimension = np.argwhere(~finite)[0]
+            raise UserError(
+                f"{path}: {field} {names[dimension]} at step {step} is not a finite number"
+            )
+    for camera in schema.cameras:
+        frames, shape = images[camera.name], (steps, camera.height, camera.width, 3)
+        if frames.shape != shape or frames.dtype != np.uint8:
+            raise UserError(
+                f"{path}: camera {camera.name} has {frames.dtype} {frames.shape}, "
+                f"expected uint8 {shape}"
+            )

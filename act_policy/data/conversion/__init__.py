@@ -1,0 +1,1 @@
+"""Demonstrations converted from one format to another, and checked."""

@@ -1,0 +1,347 @@
+"""Demonstrations of one format written in another: in parallel, resumable, checked at the end.
+
+OUT/conversion.json     what is converted into the folder, and whether that is done
+OUT/.unfinished         episodes that are not part of the dataset yet; removed at the end
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from act_policy.data.aloha.episode import write_episode
+from act_policy.data.conversion.check import check_episode
+from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
+from act_policy.data.lerobot.source import describe, has_videos, stage
+from act_policy.data.lerobot.staging import (
+    LeRobotWriterConfig,
+    StagedEpisode,
+    read_staged,
+    write_staged,
+)
+from act_policy.data.lerobot.writer import assemble
+from act_policy.data.open import CONVERSION_FILE
+from act_policy.data.video.writer import check_encoder
+from act_policy.errors import UserError
+from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
+from act_policy.system.processes import run_jobs, usable_cores
+
+FORMATS = ("lerobot_v3", "aloha_hdf5")
+STAGING_FOLDER = ".unfinished"
+_STUCK_SECONDS = 600.0
+
+
+def convert(
+    source: DemonstrationDataset,
+    out: str | Path,
+    target: str,
+    config: LeRobotWriterConfig | None = None,
+    undecodable: str = "stop",
+    workers: int | None = None,
+) -> str:
+    """Write demonstrations into a folder of another format.
+
+    An interrupted conversion goes on where it was; every episode is compared with its source
+    before the folder counts as a dataset.
+
+    Args:
+        source: the demonstrations.
+        out: the folder, new or from an earlier attempt at the same.
+        target: "lerobot_v3" or "aloha_hdf5".
+        config: how a LeRobotDataset is written.
+        undecodable: "stop" at a frame that cannot be decoded, or "skip" its episode.
+        workers: processes; by default one a core.
+
+    Returns:
+        One sentence: what was written.
+
+    Raises:
+        UserError: the folder holds something else, a frame cannot be decoded, the disk is full, or
+            what was written is not what was read.
+    """
+    if target not in FORMATS:
+        raise UserError(f"format={target}: expected one of {', '.join(FORMATS)}")
+    if undecodable not in ("stop", "skip"):
+        raise UserError(f"undecodable must be stop or skip, found {undecodable!r}")
+    out, config = Path(out), config or LeRobotWriterConfig()
+    workers = workers or usable_cores()
+    if target == "lerobot_v3" and config.images == "video" and not has_videos(source):
+        for camera in source.schema.cameras:
+            check_encoder(config.codec, camera.height, camera.width)
+    plan = {
+        "format": target,
+        "source": str(source.folder.resolve()),
+        "content": _fingerprint(source),
+        "undecodable": undecodable,
+        **(asdict(config) if target == "lerobot_v3" else {}),
+    }
+    try:
+        with _opened(out, plan) as finished:
+            staging = out / STAGING_FOLDER
+            if not finished:
+                _stage_all(source, out, target, config, undecodable, workers)
+            episodes = _staged(source, staging) if not finished else None
+            kept = _kept(source, out, episodes)
+            if episodes is not None and target == "lerobot_v3":
+                _assemble(source, out, [episodes[e] for e in kept], config, workers)
+            _check_all(source, out, kept, workers)
+            if not finished:
+                left_out = {e.episode: e.left_out for e in episodes or [] if e.left_out}
+                _write_plan(out, plan | {"finished": True, "left_out": left_out})
+                shutil.rmtree(staging)
+    except OSError as error:
+        raise UserError(
+            f"{out}: could not be written ({error.strerror or error}); what is there is kept. Free "
+            "some space and give the same command again."
+        ) from error
+    return _summary(source, out, kept)
+
+
+def _fingerprint(source: DemonstrationDataset) -> str:
+    """Of names, lengths, schema, reader options, and of sizes and times of the files."""
+    key = hashlib.sha256(json.dumps(source.schema.to_dict()).encode())
+    for episode, path in enumerate(source.episode_paths):
+        images = [source.image_file(episode, camera) for camera in source.schema.camera_names]
+        for file in dict.fromkeys([path, *images]):
+            status = file.stat()
+            key.update(repr((file.name, status.st_size, status.st_mtime_ns)).encode())
+        options = [source.frame_key(episode, camera) for camera in source.schema.camera_names]
+        told = source.episode_names[episode], source.instructions[episode], options
+        key.update(repr(told).encode())
+        key.update(source.action(episode).tobytes())
+    return key.hexdigest()[:16]
+
+
+@contextmanager
+def _opened(out: Path, plan: dict[str, Any]) -> Iterator[bool]:
+    """Claim the folder for this conversion; says whether it is finished already."""
+    file = out / CONVERSION_FILE
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file; out= must be a folder")
+    if out.resolve() == Path(plan["source"]):
+        raise UserError(f"{out}: is the source itself; give another folder as out=")
+    finished = False
+    if file.exists():
+        try:
+            before = json.loads(file.read_text())
+        except ValueError as error:
+            raise UserError(f"{file}: is not JSON ({error}); remove the folder") from None
+        if different := [name for name, value in plan.items() if before.get(name) != value]:
+            raise UserError(
+                f"{out}: holds a conversion of another kind: "
+                + "; ".join(f"{n} was {before.get(n)}, now {plan[n]}" for n in different)
+                + ". Give another folder as out=, or remove this one."
+            )
+        finished = bool(before.get("finished"))
+    elif out.exists() and (found := sorted(filter(_is_foreign, os.listdir(out)))):
+        raise UserError(
+            f"{out}: holds something else ({', '.join(found[:5])}); give a new or empty folder"
+        )
+    else:
+        _write_plan(out, plan | {"finished": False})
+    (out / STAGING_FOLDER).mkdir(exist_ok=True)
+    with (out / STAGING_FOLDER / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"{out}: another process is converting into this folder") from None
+        yield finished
+    if finished:
+        shutil.rmtree(out / STAGING_FOLDER)
+
+
+def _is_foreign(name: str) -> bool:
+    """False for the only thing that a conversion killed at its first step leaves."""
+    return not (name.startswith(f".{CONVERSION_FILE}.") and name.endswith(PARTIAL_SUFFIX))
+
+
+def _write_plan(out: Path, plan: dict[str, Any]) -> None:
+    with atomic_file(out / CONVERSION_FILE) as file:
+        file.write(json.dumps(plan, indent=2).encode())
+
+
+def _stage_all(
+    source: DemonstrationDataset,
+    out: Path,
+    target: str,
+    config: LeRobotWriterConfig,
+    undecodable: str,
+    workers: int,
+) -> None:
+    staging = out / STAGING_FOLDER
+    todo = [e for e in range(source.episode_count) if read_staged(staging, e) is None]
+    steps = int(source.lengths.sum())
+    with tqdm(total=steps, desc="converting", unit="step", disable=None) as bar:
+        bar.update(steps - int(source.lengths[todo].sum()))
+        run_jobs(
+            partial(_make_stager, source, out, target, config, undecodable),
+            todo,
+            workers,
+            _STUCK_SECONDS,
+            lambda episode, _: (bar.update(int(source.lengths[episode])), None)[1],
+        )
+
+
+def _make_stager(*arguments: Any) -> Callable[[int, Callable[[], None]], None]:
+    return partial(_stage_one, *arguments)
+
+
+def _stage_one(
+    source: DemonstrationDataset,
+    out: Path,
+    target: str,
+    config: LeRobotWriterConfig,
+    undecodable: str,
+    episode: int,
+    alive: Callable[[], None],
+) -> None:
+    staging = out / STAGING_FOLDER
+    known = StagedEpisode(
+        episode,
+        int(source.lengths[episode]),
+        [source.instructions[episode]],
+        {},
+        {},
+        source.seeds[episode],
+        source.outcomes[episode],
+    )
+    try:
+        if target == "lerobot_v3":
+            stage(source, known, staging, config, alive)
+        else:
+            _write_hdf5(source, episode, hdf5_path(out, episode), alive)
+            write_staged(staging, known)
+    except UndecodableFrameError as error:
+        if undecodable == "stop":
+            raise
+        write_staged(staging, known._replace(left_out=str(error)))
+    except OSError as error:
+        raise UserError(
+            f"{out}: {source.episode_names[episode]} could not be written "
+            f"({error.strerror or error}). Free some space and give the same command again."
+        ) from error
+
+
+def hdf5_path(out: Path, episode: int) -> Path:
+    """An episode's file."""
+    return out / f"episode_{episode:06d}.hdf5"
+
+
+def _write_hdf5(
+    source: DemonstrationDataset, episode: int, path: Path, alive: Callable[[], None]
+) -> None:
+    schema, steps = source.schema, int(source.lengths[episode])
+    images: dict[str, np.ndarray] = {}
+    for camera in schema.cameras:
+        images[camera.name] = np.empty((steps, camera.height, camera.width, 3), np.uint8)
+        for step in range(steps):
+            images[camera.name][step] = source.frame(episode, step, camera.name)
+            alive()
+    vectors = {name: source.vector(episode, name) for name in source.vector_names}
+    velocity = vectors.pop("velocity", None)
+    if velocity is not None and velocity.shape[1] != schema.state_size:
+        vectors["velocities"], velocity = velocity, None
+    write_episode(
+        path,
+        schema,
+        images,
+        source.state(episode),
+        source.action(episode),
+        velocity=velocity,
+        seed=source.seeds[episode],
+        success=source.outcomes[episode],
+        vectors=vectors,
+        instruction=source.instructions[episode],
+    )
+
+
+def _staged(source: DemonstrationDataset, staging: Path) -> list[StagedEpisode]:
+    found = [read_staged(staging, episode) for episode in range(source.episode_count)]
+    return [episode for episode in found if episode is not None]
+
+
+def _kept(
+    source: DemonstrationDataset, out: Path, episodes: list[StagedEpisode] | None
+) -> list[int]:
+    """The episodes that are converted, by their number in the source."""
+    if episodes is None:
+        left_out = json.loads((out / CONVERSION_FILE).read_text()).get("left_out", {})
+        return [e for e in range(source.episode_count) if str(e) not in left_out]
+    kept = [episode.episode for episode in episodes if not episode.left_out]
+    if not kept:
+        raise UserError(f"{source.folder}: no episode can be decoded; {episodes[0].left_out}")
+    return kept
+
+
+def _assemble(
+    source: DemonstrationDataset,
+    out: Path,
+    episodes: list[StagedEpisode],
+    config: LeRobotWriterConfig,
+    workers: int,
+) -> None:
+    with tqdm(desc="putting together", unit="file", disable=None) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        about = describe(source, config)
+        assemble(out, out / STAGING_FOLDER, episodes, about, config, workers, show)
+
+
+def _check_all(source: DemonstrationDataset, out: Path, kept: list[int], workers: int) -> None:
+    pairs = list(enumerate(kept))
+    with tqdm(total=len(pairs), desc="checking", unit="episode", disable=None) as bar:
+        run_jobs(
+            partial(_make_checker, source, out),
+            pairs,
+            workers,
+            _STUCK_SECONDS,
+            lambda *_: (bar.update(1), None)[1],
+        )
+
+
+def _make_checker(source: DemonstrationDataset, out: Path) -> Callable[..., None]:
+    # The folder does not count as a dataset yet, so that `open_dataset` refuses it.
+    written = _reopen(out)
+    if written.schema != source.schema:
+        differences = written.schema.differences(source.schema)
+        raise UserError(f"{out}: the schema differs from the source's: {'; '.join(differences)}")
+    return partial(check_episode, source, written)
+
+
+def _reopen(out: Path) -> DemonstrationDataset:
+    if (out / "meta" / "info.json").exists():
+        from act_policy.data.lerobot.dataset import LeRobotDataset
+
+        return LeRobotDataset(out)
+    from act_policy.data.aloha.dataset import AlohaHDF5Dataset
+
+    return AlohaHDF5Dataset(out)
+
+
+def _summary(source: DemonstrationDataset, out: Path, kept: list[int]) -> str:
+    text = f"{out}: {len(kept)} episodes, {int(source.lengths[kept].sum())} steps, all checked"
+    if missing := source.episode_count - len(kept):
+        text += f"; {missing} left out, named in {CONVERSION_FILE}"
+    if lost := _not_converted(source, out):
+        text += f"; not converted: {', '.join(lost)}"
+    return text
+
+
+def _not_converted(source: DemonstrationDataset, out: Path) -> list[str]:
+    """What the source holds besides and the new dataset does not."""
+    file = out / "meta" / "info.json"
+    kept = json.loads(file.read_text())["features"] if file.exists() else {}
+    return [name for name in source.left_alone if name not in kept]

@@ -1,0 +1,1 @@
+"""Decoded camera frames: cached on disk, or decoded when they are needed."""

@@ -1,0 +1,200 @@
+"""The building of caches of decoded frames: in parallel, once, and whole or not at all."""
+
+import copy
+import errno
+import fcntl
+import json
+import os
+import shutil
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
+from act_policy.errors import UserError
+from act_policy.system.atomic import atomic_file, remove_partial_files
+from act_policy.types import Camera
+
+
+class CacheFile(NamedTuple):
+    """A file of raw frames of one camera: some episodes one after the other.
+
+    Beside it a report says which frames could not be decoded.
+    """
+
+    path: Path
+    camera: Camera
+    episodes: tuple[int, ...]
+
+    @property
+    def report(self) -> Path:
+        """JSON, {"undecodable": [[episode, step], ...]}; written last."""
+        return self.path.with_suffix(".json")
+
+    @property
+    def frame_size(self) -> int:
+        """Bytes a frame."""
+        return self.camera.height * self.camera.width * 3
+
+    def size(self, dataset: DemonstrationDataset) -> int:
+        """Bytes in all."""
+        return self.frame_size * int(dataset.lengths[list(self.episodes)].sum())
+
+
+class InUse:
+    """Keeps a cache from being removed by other processes for as long as this object lives."""
+
+    def __init__(self, path: Path) -> None:
+        file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, file)
+        fcntl.flock(file, fcntl.LOCK_SH)
+
+
+def build(
+    dataset: DemonstrationDataset,
+    folder: Path,
+    caches: Sequence[CacheFile],
+    undecodable: str = "stop",
+) -> list[InUse]:
+    """Decode what is not there yet; of several processes one decodes and the others wait.
+
+    A builder that is killed leaves nothing that counts. Caches of other selections that no
+    process uses are removed.
+
+    Args:
+        dataset: the demonstrations; its `frame` is called in several threads, on copies.
+        folder: of the caches.
+        caches: that are needed.
+        undecodable: "stop" at a frame that cannot be decoded, or "skip" it.
+
+    Returns:
+        What keeps each of the caches where it is.
+
+    Raises:
+        UserError: a frame that cannot be decoded, or no space.
+    """
+    if not caches:
+        return []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(not _is_whole(cache) for cache in caches):
+            with _one_builder(folder):
+                missing = [cache for cache in caches if not _is_whole(cache)]
+                if missing:
+                    _remove_unused(folder, caches)
+                    _decode(dataset, missing, undecodable)
+        return [InUse(cache.path) for cache in caches]
+    except OSError as error:
+        need = sum(cache.size(dataset) for cache in caches)
+        raise UserError(
+            f"{folder}: decoded frames could not be written ({error.strerror}); they need "
+            f"{need / 1e9:.1f} GB. Free some space, choose another folder with data.cache=FOLDER, "
+            "smaller images with data.select.resize, or decode while training with data.cache=null."
+        ) from error
+
+
+def _is_whole(cache: CacheFile) -> bool:
+    return cache.path.exists() and cache.report.exists()
+
+
+@contextmanager
+def _one_builder(folder: Path) -> Iterator[None]:
+    """Let one process at a time build in a folder; the lock of a killed one is gone."""
+    with (folder / ".lock").open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            print(f"{folder}: another process is decoding; waiting for it", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _remove_unused(folder: Path, needed: Sequence[CacheFile]) -> None:
+    """Remove what earlier selections left, but for what some process still reads."""
+    kept = {cache.path.stem for cache in needed}
+    cameras = {cache.camera.name for cache in needed}
+    for path in folder.glob("*-????????????????.frames"):
+        if path.stem in kept or path.stem.rpartition("-")[0] not in cameras:
+            continue
+        with path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                continue
+            path.with_suffix(".json").unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+
+
+def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecodable: str) -> None:
+    """Decode every frame into its place, episode by episode, in one thread for each core."""
+    need = sum(cache.size(dataset) for cache in caches)
+    folder = caches[0].path.parent
+    remove_partial_files(folder)  # what a killed builder left may be as large as what is needed
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {free / 1e9:.1f} GB are free")
+    names = ", ".join(cache.camera.name for cache in caches)
+    print(f"decoding {names}: {need / 1e9:.2f} of {free / 1e9:.2f} GB in {folder}", flush=True)
+    frames = sum(int(dataset.lengths[list(cache.episodes)].sum()) for cache in caches)
+    own = threading.local()  # each thread opens files of its own
+    stop = threading.Event()
+
+    with tqdm(total=frames, desc="decoding", unit="frame", disable=None) as bar:
+
+        def decode_episode(cache: CacheFile, episode: int, place: int, file: int) -> list[int]:
+            """Write one episode from a frame's place on; return the steps that are undecodable."""
+            if not hasattr(own, "dataset"):
+                own.dataset = copy.copy(dataset)
+                own.dataset.close()
+            broken: list[int] = []
+            for step in range(int(dataset.lengths[episode])):
+                if stop.is_set():
+                    break
+                try:
+                    frame = own.dataset.frame(episode, step, cache.camera.name)
+                    _write(file, frame, (place + step) * cache.frame_size)
+                except UndecodableFrameError:
+                    if undecodable == "stop":
+                        raise
+                    broken.append(step)  # its place stays empty; it is never read
+                bar.update()
+            return broken
+
+        with ThreadPoolExecutor(_usable_cores()) as pool:
+            for cache in caches:
+                with atomic_file(cache.path) as file:
+                    # also a file system that is too full for it says so now
+                    os.posix_fallocate(file.fileno(), 0, cache.size(dataset))
+                    ends = np.cumsum(dataset.lengths[list(cache.episodes)])
+                    jobs: dict[int, Future[list[int]]] = {}
+                    for episode, end in zip(cache.episodes, ends.tolist(), strict=True):
+                        place = end - int(dataset.lengths[episode])
+                        jobs[episode] = pool.submit(
+                            decode_episode, cache, episode, place, file.fileno()
+                        )
+                    try:
+                        broken = [(e, step) for e, job in jobs.items() for step in job.result()]
+                    except BaseException:
+                        stop.set()  # the file is closed only when no thread writes any more
+                        pool.shutdown(cancel_futures=True)
+                        raise
+                with atomic_file(cache.report) as file:
+                    file.write(json.dumps({"undecodable": broken}).encode())
+
+
+def _write(file: int, frame: np.ndarray, offset: int) -> None:
+    content = np.ascontiguousarray(frame).data.cast("B")
+    while content:
+        written = os.pwrite(file, content, offset)
+        content, offset = content[written:], offset + written
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,194 @@
+"""Frames decoded when they are asked for, in place of a cache on disk."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
+from act_policy.data.frames.store import FrameStore
+from act_policy.data.selection.demonstrations import Demonstrations
+from act_policy.data.selection.mixed import MixedDataset
+from act_policy.errors import UserError
+from act_policy.types import Camera
+
+MEMORY = 256 * 2**20
+"""Bytes of decoded frames that a process keeps until they are asked for."""
+LEAST_BLOCKS = 16
+"""From so many places at least come the frames that are mixed with each other."""
+SHORT_GROUP = 2
+"""Groups of pictures as short as LeRobot's are not kept together: decoding a frame of one alone
+costs little more, and the order of samples can be random."""
+
+
+class DecodedFrames:
+    """Frames of some cameras, decoded a block at a time and kept until each was asked for once.
+
+    A block is a group of pictures, from one key frame to the next, or a part of one where it is
+    long. Whoever asks in the order of `EpochOrder` makes each block be decoded once.
+
+    Args:
+        dataset: the demonstrations.
+        cameras: whose frames are encoded.
+    """
+
+    def __init__(self, dataset: DemonstrationDataset, cameras: Sequence[Camera]) -> None:
+        self._dataset = dataset
+        self._shapes = {camera.name: (camera.height, camera.width, 3) for camera in cameras}
+        self._ends = np.cumsum(dataset.lengths)
+        a_step = sum(int(np.prod(shape)) for shape in self._shapes.values())
+        self.pool = max(MEMORY // a_step, LEAST_BLOCKS)
+        """How many steps' frames fit into memory."""
+        self.blocks = self._find_blocks([camera.name for camera in cameras])
+        """int64 (frames,), ascending number of the block of each step; all differ where every
+        frame stands alone."""
+        firsts = np.flatnonzero(np.diff(self.blocks, prepend=-1))
+        self._spans = np.append(firsts, len(self.blocks))
+        self._kept: OrderedDict[tuple[str, int], np.ndarray] = OrderedDict()
+        dataset.close()
+
+    def read(self, camera: str, frames: np.ndarray) -> np.ndarray:
+        """uint8 (b, h, w, 3) of frames counted through all episodes; UndecodableFrameError."""
+        images = np.empty((len(frames), *self._shapes[camera]), np.uint8)
+        for i in np.argsort(frames, kind="stable").tolist():
+            images[i] = self._take(camera, int(frames[i]))
+        return images
+
+    def _take(self, camera: str, number: int) -> np.ndarray:
+        if (kept := self._kept.pop((camera, number), None)) is not None:
+            return kept
+        wanted = np.empty(0, np.uint8)
+        block = int(self.blocks[number])
+        for other in range(int(self._spans[block]), int(self._spans[block + 1])):
+            if other == number:
+                wanted = self._decode(camera, other)
+                continue
+            try:
+                self._kept[camera, other] = self._decode(camera, other)
+            except UndecodableFrameError:
+                continue  # whoever asks for that frame hears of it
+        while len(self._kept) > self.pool * len(self._shapes):
+            self._kept.popitem(last=False)
+        return wanted
+
+    def _decode(self, camera: str, number: int) -> np.ndarray:
+        episode = int(np.searchsorted(self._ends, number, side="right"))
+        step = number - int(self._ends[episode] - self._dataset.lengths[episode])
+        return self._dataset.frame(episode, step, camera)
+
+    def _find_blocks(self, cameras: Sequence[str]) -> np.ndarray:
+        longest = max(self.pool // LEAST_BLOCKS, 1)
+        begins = np.zeros(int(self._ends[-1]), bool)
+        for episode, end in enumerate(self._ends.tolist()):
+            length = int(self._dataset.lengths[episode])
+            keys = [self._dataset.key_steps(episode, camera) for camera in cameras]
+            grouped = [steps for steps in keys if steps is not None]
+            # the camera with the fewest key frames decides
+            steps = min(grouped, key=len) if grouped else np.arange(length)
+            if (len(steps) + 1) * SHORT_GROUP >= length:  # the first group may have begun before
+                steps = np.arange(length)
+            edges = [0, *steps.tolist(), length]
+            for first, last in pairwise(edges):
+                begins[end - length + first : end - length + last : longest] = True
+        return np.cumsum(begins) - 1
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_kept": OrderedDict()}
+
+
+class Frames:
+    """The frames of all cameras, numbered through all episodes, from wherever they come.
+
+    Args:
+        dataset: the demonstrations.
+        cache: None decodes encoded frames when they are asked for; "auto" keeps them decoded
+            beside the demonstrations (see `FrameStore`), a folder keeps them there.
+        undecodable: "stop" or "skip" a frame that cannot be decoded; skipping needs the cache.
+
+    Raises:
+        UserError: a frame that cannot be decoded, or no space for a cache.
+    """
+
+    def __init__(
+        self, dataset: DemonstrationDataset, cache: str | Path | None, undecodable: str
+    ) -> None:
+        encoded: list[Camera] = []
+        if cache is None:
+            encoded = [
+                camera
+                for camera in dataset.schema.cameras
+                if any(
+                    dataset.frame_offsets(episode, camera.name) is None
+                    for episode in range(dataset.episode_count)
+                )
+            ]
+        if encoded and undecodable == "skip":
+            raise UserError(
+                "data.undecodable=skip needs a cache, which finds out what cannot be decoded; "
+                "set data.cache=auto or data.cache=FOLDER"
+            )
+        self._decoded = DecodedFrames(dataset, encoded) if encoded else None
+        self._encoded = {camera.name for camera in encoded}
+        self._stored = FrameStore(
+            dataset,
+            None if cache == "auto" else cache,
+            undecodable,
+            [name for name in dataset.schema.camera_names if name not in self._encoded],
+        )
+        self.usable = self._stored.usable
+        """bool (frames,), false where some camera's image cannot be decoded."""
+        self.blocks: np.ndarray | None = None
+        """int64 (frames,), see `DecodedFrames`; None where frames may be read in any order."""
+        self.pool = 0
+        """How many steps' decoded frames are kept, where they may not."""
+        if self._decoded is not None and self._decoded.blocks[-1] + 1 < len(self.usable):
+            self.blocks, self.pool = self._decoded.blocks, self._decoded.pool
+
+    def read(self, camera: str, frames: np.ndarray) -> np.ndarray:
+        """uint8 (b, h, w, 3) of some frames of one camera."""
+        source = self._decoded if camera in self._encoded else self._stored
+        assert source is not None
+        return source.read(camera, frames)
+
+
+class MixedFrames:
+    """The frames of several datasets one after the other."""
+
+    def __init__(self, parts: Sequence[Frames]) -> None:
+        self._parts = list(parts)
+        self.usable = np.concatenate([part.usable for part in parts])
+        self._starts = np.cumsum([0, *(len(part.usable) for part in parts)])
+        self.pool = max(part.pool for part in parts)
+        self.blocks: np.ndarray | None = None
+        if self.pool:
+            self.pool = min(part.pool for part in parts if part.pool)
+            blocks, before = [], 0
+            for part in parts:
+                own = np.arange(len(part.usable)) if part.blocks is None else part.blocks
+                blocks.append(own + before)
+                before += int(own[-1]) + 1
+            self.blocks = np.concatenate(blocks)
+
+    def read(self, camera: str, frames: np.ndarray) -> np.ndarray:
+        """uint8 (b, h, w, 3) of some frames of one camera."""
+        part_of = np.searchsorted(self._starts, frames, side="right") - 1
+        images: np.ndarray | None = None
+        for part in np.unique(part_of).tolist():
+            mine = part_of == part
+            found = self._parts[part].read(camera, frames[mine] - self._starts[part])
+            if images is None:
+                images = np.empty((len(frames), *found.shape[1:]), np.uint8)
+            images[mine] = found
+        assert images is not None
+        return images
+
+
+def open_frames(
+    dataset: Demonstrations, cache: str | Path | None, undecodable: str
+) -> Frames | MixedFrames:
+    """The frames of demonstrations; each of several datasets has a cache of its own."""
+    if isinstance(dataset, MixedDataset):
+        return MixedFrames([Frames(part, cache, undecodable) for part in dataset.parts])
+    return Frames(dataset, cache, undecodable)

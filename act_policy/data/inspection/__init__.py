@@ -1,0 +1,1 @@
+"""Find what is wrong with demonstrations before a policy learns it."""

@@ -1,0 +1,89 @@
+"""An inspection for a terminal: tables, and findings in lines."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.inspection.inspection import DimensionReport, Inspection, Verdict
+
+STYLES = {Verdict.ERROR: "red", Verdict.WARNING: "yellow", Verdict.NOTE: "cyan"}
+
+
+def summary_tables(inspection: Inspection) -> Iterator[Table]:
+    """The whole, the cameras, the dimensions."""
+    if inspection.dataset is not None:
+        yield _overview(inspection.dataset)
+        yield _cameras(inspection.dataset)
+        yield _dimensions(inspection.dimensions)
+
+
+def finding_lines(inspection: Inspection) -> Iterator[Text]:
+    """Two lines a finding, however long, so that paths in them can be copied and searched for."""
+    for finding in inspection.findings:
+        yield Text.assemble(
+            (f"{finding.verdict}: {finding.subject}: ", STYLES[finding.verdict]), finding.text
+        )
+        yield Text(f"    {finding.advice}")
+
+
+def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
+    """What a dataset is, as names and values."""
+    schema, lengths = dataset.schema, dataset.lengths
+    seeds = [seed for seed in dataset.seeds if seed is not None]
+    known = [outcome for outcome in dataset.outcomes if outcome is not None]
+    return [
+        ("episodes", f"{dataset.episode_count}"),
+        ("steps", f"{lengths.sum()}, {lengths.sum() / schema.rate:.1f} s"),
+        (
+            "length",
+            f"shortest {lengths.min()}, median {np.median(lengths):g}, longest {lengths.max()}",
+        ),
+        ("rate", f"{schema.rate:g} steps per second"),
+        ("task", schema.task or "not known"),
+        ("instructions", _some_of(dataset.instructions) or "not known"),
+        ("seeds", f"{min(seeds)} to {max(seeds)}, {len(set(seeds))} in all" if seeds else "none"),
+        ("outcomes", f"{sum(known)} of {len(known)} succeeded" if known else "not known"),
+    ]
+
+
+def verdict_line(inspection: Inspection) -> str:
+    """How many findings there are of each verdict."""
+    counts = [(inspection.count(verdict), verdict) for verdict in Verdict]
+    said = [f"{count} {verdict}{'s' * (count > 1)}" for count, verdict in counts if count]
+    return ", ".join(said) or "nothing unusual was found"
+
+
+def _overview(dataset: DemonstrationDataset) -> Table:
+    whole = Table(title="Demonstrations", show_header=False, title_justify="left")
+    for name, value in overview(dataset):
+        whole.add_row(name, Text(value))
+    return whole
+
+
+def _cameras(dataset: DemonstrationDataset) -> Table:
+    cameras = Table("camera", "height", "width", title="Cameras", title_justify="left")
+    for camera in dataset.schema.cameras:
+        cameras.add_row(camera.name, f"{camera.height}", f"{camera.width}")
+    return cameras
+
+
+def _dimensions(dimensions: list[DimensionReport]) -> Table:
+    statistics = Table(
+        *("field", "name", "unit", "mean", "std", "min", "max", "remark"),
+        title="Dimensions",
+        title_justify="left",
+    )
+    for row in dimensions:
+        numbers = (f"{value:.4g}" for value in (row.mean, row.std, row.min, row.max))
+        statistics.add_row(row.field, row.name, row.unit, *numbers, row.remark)
+    return statistics
+
+
+def _some_of(texts: list[str], count: int = 5) -> str:
+    """The first few different ones, and how many more there are."""
+    different = list(dict.fromkeys(filter(None, texts)))
+    more = [f"and {len(different) - count} more"] if len(different) > count else []
+    return "; ".join(different[:count] + more)

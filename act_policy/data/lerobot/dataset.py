@@ -1,0 +1,339 @@
+"""A LeRobotDataset (v2.1 or v3.0) on disk as demonstrations; nothing is ever downloaded.
+
+States and actions come from the parquet files, images from image columns or from videos.
+Cameras are the features `observation.images.<name>` and `observation.image`; other features are
+left alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from act_policy.data.dataset import (
+    UndecodableFrameError,
+    VectorDimensions,
+    check_step,
+    check_vector_name,
+)
+from act_policy.data.faults import Faults, UnfinishedError, Wanted
+from act_policy.data.lerobot.metadata import (
+    COUNTERS,
+    EpisodeEntry,
+    in_same_video,
+    open_parquet,
+    read_columns,
+    read_metadata,
+)
+from act_policy.data.lerobot.rows import ImageColumn, read_rows, read_vectors
+from act_policy.data.lerobot.schema import lerobot_schema, vector_keys, vector_names
+from act_policy.data.schemas import SchemaSource, shifted
+from act_policy.data.video.file import BrokenFrameError, VideoFile, read_header
+from act_policy.data.video.writer import FrameRange
+from act_policy.errors import UserError
+from act_policy.types import ACTION_KEY, STATE_KEY, Camera
+
+TOLERANCE = 1e-4
+"""Seconds by which LeRobot lets a frame's time in the video be off its time in the metadata."""
+OPEN_VIDEOS = 8
+"""Files that stay open, over all cameras: each holds a decoder with some frames of memory."""
+HOW_TO_SKIP = "Copy the file again, or drop such frames with data.undecodable=skip."
+
+
+class LeRobotDataset:
+    """A LeRobotDataset in a folder.
+
+    Everything but the images themselves is checked when the folder is opened, and states and
+    actions are then in memory. A video's frame is found by its number in the file.
+
+    Args:
+        folder: holds `meta`, `data` and `videos`.
+        schema: names, units and rate in place of the dataset's own. By default names are those of
+            the features, or state_0, state_1, ... where these do not name each dimension; units
+            are "", since LeRobot does not store them.
+        cameras: which cameras to use, in this order; by default all that have three channels.
+        unreadable: "stop", or "skip" the episodes in which something is missing or wrong.
+        action_shift: 1 if the action stored at a step was given at the step before.
+        wanted: chooses the episodes that are used; what is wrong with others does not matter.
+
+    Raises:
+        UserError: something is missing, or the metadata does not describe the contents.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        schema: SchemaSource | None = None,
+        cameras: Sequence[str] | None = None,
+        unreadable: str = "stop",
+        action_shift: int = 0,
+        wanted: Wanted | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        faults = Faults(unreadable, wanted)
+        self._metadata = read_metadata(self.folder, faults)
+        self.notes = list(self._metadata.notes)
+        self.schema, self._keys = lerobot_schema(self.folder, self._metadata, schema, cameras)
+        rows = read_rows(self._metadata, faults, self.notes)
+        self._frames_before: dict[tuple[int, str], int] = {}
+        for camera in self.schema.cameras:
+            self._check_images(camera, faults)
+        names = {e.number: f"episode_{e.number:06d}" for e in self._metadata.episodes}
+        kept, notes = faults.settle(names)
+        self.notes += notes
+        self.faults = faults.named(names)
+        self.entries: list[EpisodeEntry] = [e for e in self._metadata.episodes if e.number in kept]
+        self.lengths = np.array([entry.length for entry in self.entries], np.int64)
+        self.episode_names = [names[entry.number] for entry in self.entries]
+        self.episode_indices = np.array([entry.number for entry in self.entries], np.int64)
+        self.last_index = self._metadata.episodes[-1].number
+        self.episode_paths = [entry.data for entry in self.entries]
+        self.instructions = [entry.instruction for entry in self.entries]
+        self.seeds = [entry.seed for entry in self.entries]
+        self.outcomes = [entry.outcome for entry in self.entries]
+        self._states = [rows[entry.number].state for entry in self.entries]
+        self._actions = [shifted(rows[e.number].action, action_shift) for e in self.entries]
+        self._first_rows = [rows[entry.number].first for entry in self.entries]
+        self.action_shift = action_shift
+        self._vector_keys = vector_keys(self._metadata)
+        self.vector_names = tuple(self._vector_keys)
+        read = {*self._keys.values(), *self._vector_keys.values(), STATE_KEY, ACTION_KEY, *COUNTERS}
+        self.left_alone = tuple(key for key in self._metadata.features if key not in read)
+        self._vectors: dict[str, tuple[Path, np.ndarray]] = {}  # of one file each
+        self._videos: dict[Path, VideoFile] = {}  # open ones, the one that was read last at the end
+        self._columns: dict[str, ImageColumn] = {}
+        self._first_frames: dict[tuple[int, str], int] = {}
+
+    @property
+    def episode_count(self) -> int:
+        """How many episodes there are."""
+        return len(self.lengths)
+
+    def state(self, episode: int) -> np.ndarray:
+        """float32 (T, s)."""
+        return self._states[episode]
+
+    def action(self, episode: int) -> np.ndarray:
+        """float32 (T, a)."""
+        return self._actions[episode]
+
+    def vector(self, episode: int, name: str) -> np.ndarray:
+        """float32 (T, n), the feature `observation.{name}`."""
+        check_vector_name(self, name)
+        path, key = self.episode_paths[episode], self._vector_keys[name]
+        if name not in self._vectors or self._vectors[name][0] != path:
+            self._vectors[name] = path, read_vectors(path, key, self._metadata.features[key])
+        first = self._first_rows[episode]
+        return self._vectors[name][1][first : first + self.lengths[episode]]
+
+    def vector_dimensions(self, name: str) -> VectorDimensions:
+        """The feature's names; LeRobot stores no units."""
+        check_vector_name(self, name)
+        info = self.folder / "meta" / "info.json"
+        names = vector_names(info, self._metadata, self._vector_keys[name])
+        return VectorDimensions(names, ("",) * len(names))
+
+    def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
+        """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+        check_step(self, episode, step)
+        expected = next(c for c in self.schema.cameras if c.name == camera)
+        place = f"episode {self.entries[episode].number}, camera {camera}, frame {step}"
+        where = f"{self.image_file(episode, camera)}: {place}"
+        try:
+            if self._is_video(camera):
+                video = self._video(episode, camera)
+                frame = video.frame(self._first_frame(video, episode, camera) + step)
+            else:
+                frame = self._column(episode, camera).frame(self._first_rows[episode] + step)
+        except BrokenFrameError as error:
+            raise UndecodableFrameError(
+                f"{where} cannot be decoded ({error}). {HOW_TO_SKIP}"
+            ) from None
+        if frame.shape != (expected.height, expected.width, 3):
+            raise UndecodableFrameError(
+                f"{where} has shape {frame.shape}, expected {(expected.height, expected.width, 3)}"
+            )
+        return frame
+
+    def image_file(self, episode: int, camera: str) -> Path:
+        """The video, or the parquet file of an image column."""
+        entry = self.entries[episode]
+        key = self._keys[camera]
+        return entry.videos[key].path if self._is_video(camera) else entry.data
+
+    def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
+        """None: every frame is encoded."""
+        return None
+
+    def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
+        """Where in the file the episode begins."""
+        if self._is_video(camera):
+            return (self.entries[episode].videos[self._keys[camera]].start,)
+        return (self._first_rows[episode],)
+
+    def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
+        """int64, the steps of key frames; the first alone where images lie in a column.
+
+        Images in a column each stand alone, but whole groups of rows are read at once.
+        """
+        if not self._is_video(camera):
+            return np.zeros(1, np.int64)
+        video = self._video(episode, camera)
+        keys: np.ndarray = video.keys - self._first_frame(video, episode, camera)
+        keys = keys[(keys >= 0) & (keys < self.lengths[episode])]
+        return keys
+
+    def close(self) -> None:
+        """Close the files that reading frames left open."""
+        for video in self._videos.values():
+            video.close()
+        self._videos, self._columns = {}, {}
+
+    @property
+    def information(self) -> dict[str, Any]:
+        """`info.json` as it is."""
+        return self._metadata.plain
+
+    def feature_key(self, camera: str) -> str:
+        """The feature that holds a camera's images."""
+        return self._keys[camera]
+
+    def rows(self, episode: int) -> pa.Table:
+        """Every column of an episode but images, as they are in the file."""
+        names = [n for n, feature in self._metadata.features.items() if not feature.is_image]
+        table = read_columns(self.episode_paths[episode], names).replace_schema_metadata(None)
+        return table.slice(self._first_rows[episode], self.lengths[episode])
+
+    def image_rows(self, episode: int, camera: str) -> pa.Array | None:
+        """struct(bytes, path) of each step, encoded as they are; None for a video."""
+        if self._is_video(camera):
+            return None
+        column = read_columns(self.episode_paths[episode], [self._keys[camera]]).column(0)
+        part = column.slice(self._first_rows[episode], self.lengths[episode]).combine_chunks()
+        return part if pa.types.is_struct(part.type) else None
+
+    def frame_range(self, episode: int, camera: str) -> FrameRange | None:
+        """Where the camera's frames lie in its video; None for an image column."""
+        if not self._is_video(camera):
+            return None
+        video = self._video(episode, camera)
+        first = self._first_frame(video, episode, camera)
+        return FrameRange(video.path, first, int(self.lengths[episode]))
+
+    def _is_video(self, camera: str) -> bool:
+        return self._metadata.features[self._keys[camera]].dtype == "video"
+
+    def _check_images(self, camera: Camera, faults: Faults) -> None:
+        """Check what can be known without decoding: the files, their lengths and sizes."""
+        key, entries = self._keys[camera.name], self._metadata.episodes
+        if not self._is_video(camera.name):
+            for path in dict.fromkeys(entry.data for entry in entries if entry.data.is_file()):
+                try:
+                    with open_parquet(path) as file:
+                        found = file.schema_arrow.names
+                except UnfinishedError:  # already known as a fault
+                    continue
+                if key not in found:
+                    raise UserError(f"{path}: has no column {key}; found {', '.join(found)}")
+            return
+        for path, group in in_same_video(key, entries):
+            for error, episodes in self._check_video(path, group, camera):
+                for entry in episodes:
+                    faults.add(entry.number, error)
+
+    def _check_video(
+        self, path: Path, group: list[EpisodeEntry], camera: Camera
+    ) -> Iterator[tuple[UserError, list[EpisodeEntry]]]:
+        """What is wrong with the camera's frames of the episodes in a video."""
+        first, last = group[0].number, group[-1].number
+        where = f"episodes {first} to {last}" if group[1:] else f"episode {first}"
+        where += f", camera {camera.name}"
+        try:
+            header = read_header(path)
+        except UserError as error:
+            yield UnfinishedError(f"{error} ({where})"), group
+            return
+        if (header.height, header.width) != (camera.height, camera.width):
+            text = (
+                f"{path}: {where}: the video is {header.height}x{header.width}, "
+                f"meta/info.json says {camera.height}x{camera.width}"
+            )
+            yield UserError(text), group
+            return
+        frames, whole_file = 0, False
+        beyond = []
+        for entry in group:
+            self._frames_before[entry.number, camera.name] = frames
+            frames += entry.length
+            whole_file = entry.videos[self._keys[camera.name]].start is None
+            if header.frames is not None and frames > header.frames:
+                beyond.append(entry)
+        text = f"{path}: {where}: the video has {header.frames} frames, the metadata count {frames}"
+        if beyond:
+            yield UnfinishedError(text), beyond
+        elif whole_file and header.frames not in (None, frames):
+            yield UserError(text), group
+
+    def _video(self, episode: int, camera: str) -> VideoFile:
+        """The camera's video of an episode."""
+        path = self.image_file(episode, camera)
+        video = self._videos.pop(path, None)
+        if video is None:
+            while len(self._videos) >= OPEN_VIDEOS:
+                self._videos.pop(next(iter(self._videos))).close()
+            video = VideoFile(path)
+        self._videos[path] = video
+        return video
+
+    def _first_frame(self, video: VideoFile, episode: int, camera: str) -> int:
+        """Number in the file of the episode's first frame, checked against the frames' times."""
+        if (known := self._first_frames.get((episode, camera))) is not None:
+            return known
+        entry, rate = self.entries[episode], self._metadata.rate
+        before = self._frames_before[entry.number, camera]
+        start = entry.videos[self._keys[camera]].start
+        where = f"{video.path}: episode {entry.number}, camera {camera}"
+        if start is None:
+            first = 0
+            if video.whole and len(video) != entry.length:
+                raise UserError(f"{where}: {len(video)} frames, the metadata say {entry.length}")
+        elif len(video) == 0 or (not video.whole and start > video.times[-1] + TOLERANCE):
+            first = len(video)  # it would begin where the file is cut off
+        else:
+            first = int(np.abs(video.times - start).argmin())
+            off = abs(video.times[first] - start)
+            # Times that were summed up from file to file drift; then the count must agree.
+            if off > TOLERANCE and not (off < 0.5 / rate and first == before):
+                raise UserError(
+                    f"{where}: begins at {start:.4f} s by the metadata, but the nearest frame is "
+                    f"frame {first} at {video.times[first]:.4f} s, and {before} frames belong to "
+                    "the episodes before it"
+                )
+        shown = video.times[first : first + entry.length]
+        if video.whole and len(shown) < entry.length:
+            raise UserError(
+                f"{where}: the video has {len(shown)} frames from {start or 0:g} s on, the "
+                f"metadata say {entry.length}"
+            )
+        if len(shown):
+            off_by = np.abs(shown - shown[0] - np.arange(len(shown)) / rate)
+            if (worst := int(off_by.argmax())) and off_by[worst] >= 0.5 / rate:
+                raise UserError(
+                    f"{where}: frame {worst} is shown {shown[worst] - shown[0]:.4f} s after the "
+                    f"first, expected {worst / rate:.4f} s at {rate:g} frames per second"
+                )
+        self._first_frames[episode, camera] = first
+        return first
+
+    def _column(self, episode: int, camera: str) -> "ImageColumn":
+        path = self.episode_paths[episode]
+        column = self._columns.get(camera)
+        if column is None or column.path != path:
+            self._columns[camera] = column = ImageColumn(path, self._keys[camera])
+        return column
+
+    def __getstate__(self) -> dict[str, Any]:
+        # an open file does not travel to a worker
+        return self.__dict__ | {"_videos": {}, "_columns": {}}

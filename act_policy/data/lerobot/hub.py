@@ -1,0 +1,131 @@
+"""Datasets by their name on the Hugging Face hub: found in the local cache, without the network."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from act_policy.errors import UserError
+
+_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
+_REFERENCES = ("v3.0", "v2.1", "main")
+
+
+def is_hub_id(path: str | Path) -> bool:
+    """Whether it is written like `user/name`."""
+    return _ID.fullmatch(str(path)) is not None
+
+
+def find_in_cache(name: str) -> Path | None:
+    """The folder of a dataset that LeRobot or the hub's own tools have put on this machine.
+
+    Looked for, in this order: $HF_LEROBOT_HOME/user/name, then snapshots of the hub's cache. One
+    that is there only in part does not count.
+    """
+    for folder in _candidates(name):
+        with suppress(UserError):
+            if not missing_files(folder):
+                return folder
+    return None
+
+
+def missing_files(folder: Path) -> list[Path]:
+    """What a LeRobotDataset's metadata name and is not there; UserError if these are broken."""
+    from act_policy.data.faults import Faults
+    from act_policy.data.lerobot.metadata import read_metadata  # pyarrow, if it is needed
+
+    files = [
+        file
+        for entry in read_metadata(folder, Faults("skip")).episodes
+        for file in (entry.data, *(video.path for video in entry.videos.values()))
+    ]
+    return [file for file in dict.fromkeys(files) if not file.is_file()]
+
+
+def is_at_hand(path: str | Path) -> bool:
+    """Whether it is a folder, or the name of a dataset that lies in the hub's cache."""
+    return Path(path).is_dir() or (is_hub_id(path) and find_in_cache(str(path)) is not None)
+
+
+def download(name: str) -> Path:
+    """Fetch a dataset from the hub to where LeRobot keeps it; raises UserError."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise UserError(
+            f"{name}: a download needs huggingface_hub; pip install huggingface_hub, or fetch it "
+            f"elsewhere with: hf download --repo-type dataset {name} --local-dir FOLDER"
+        ) from None
+    target = _lerobot_home() / name
+    try:
+        snapshot_download(name, repo_type="dataset", local_dir=str(target), etag_timeout=10)
+    except Exception as error:  # no network, no such dataset, no permission: it raises many kinds
+        raise UserError(
+            f"{name}: could not be downloaded ({type(error).__name__}: {error})"
+        ) from None
+    if not (target / "meta" / "info.json").exists():
+        raise UserError(f"{name}: was downloaded to {target}, but is no LeRobotDataset")
+    return target
+
+
+def resolve(name: str, may_download: bool) -> Path:
+    """The folder of `user/name`; raises UserError where it is not there and not to be fetched."""
+    found = find_in_cache(name)
+    if found is not None:
+        return found
+    if may_download:
+        return download(name)
+    for folder in _candidates(name):
+        missing = missing_files(folder)
+        raise UserError(
+            f"{name}: is in the hub's cache only in part: {folder} lacks "
+            f"{missing[0].relative_to(folder)} ({len(missing)} missing in all). Fetch the rest "
+            "with download=true (data.download=true in training), or give that folder to use what "
+            "is there."
+        )
+    looked = dict.fromkeys(str(path) for path in (_lerobot_home() / name, *_repositories(name)))
+    raise UserError(
+        f"{name}: no such folder, and no dataset of that name in the hub's cache (looked in "
+        f"{', '.join(looked)}). Nothing is downloaded unless asked for: download=true "
+        "(data.download=true in training)."
+    )
+
+
+def _candidates(name: str) -> Iterator[Path]:
+    """Folders that hold the dataset, or a part of it."""
+    for folder in _folders(name):
+        if (folder / "meta" / "info.json").exists():
+            yield folder
+
+
+def _folders(name: str) -> Iterator[Path]:
+    yield _lerobot_home() / name
+    for repository in _repositories(name):
+        for reference in _REFERENCES:
+            file = repository / "refs" / reference
+            if file.is_file():
+                yield repository / "snapshots" / file.read_text().strip()
+        snapshots = repository / "snapshots"
+        if snapshots.is_dir():
+            yield from sorted(
+                snapshots.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True
+            )
+
+
+def _repositories(name: str) -> list[Path]:
+    """Where the hub's tools would keep the dataset: in their own cache, or in LeRobot's."""
+    folder = "datasets--" + name.replace("/", "--")
+    given = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
+    hub = Path(given) if given else _home() / "hub"
+    return [hub / folder, _lerobot_home() / "hub" / folder]
+
+
+def _lerobot_home() -> Path:
+    given = os.environ.get("HF_LEROBOT_HOME")
+    return Path(given).expanduser() if given else _home() / "lerobot"
+
+
+def _home() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("HF_HOME") or cache / "huggingface").expanduser()

@@ -1,0 +1,181 @@
+"""The rows of a LeRobotDataset's parquet files: states, actions, encoded images."""
+
+import io
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from PIL import Image
+
+from act_policy.data.faults import Faults, UnfinishedError
+from act_policy.data.lerobot.metadata import (
+    EpisodeEntry,
+    Feature,
+    Metadata,
+    open_parquet,
+    read_columns,
+)
+from act_policy.data.video.file import BrokenFrameError
+from act_policy.errors import UserError
+from act_policy.types import ACTION_KEY, STATE_KEY
+
+
+class EpisodeRows(NamedTuple):
+    """State and action of one episode, and the row of its file where it begins."""
+
+    state: np.ndarray
+    action: np.ndarray
+    first: int
+
+
+def read_rows(metadata: Metadata, faults: Faults, notes: list[str]) -> dict[int, EpisodeRows]:
+    """The rows of every episode without fault, by its index."""
+    found: dict[int, EpisodeRows] = {}
+    files: dict[Path, list[EpisodeEntry]] = {}
+    for entry in metadata.episodes:
+        files.setdefault(entry.data, []).append(entry)
+    counters = ["episode_index", "frame_index", "index", "timestamp"]
+    known = {entry.number for entry in metadata.episodes}
+    for path, group in files.items():
+        try:
+            table = read_columns(path, [STATE_KEY, ACTION_KEY, *counters])
+        except UnfinishedError as error:
+            for entry in group:
+                faults.add(entry.number, error)
+            continue
+        state, action = (
+            _matrix(path, table, key, metadata.features[key]) for key in (STATE_KEY, ACTION_KEY)
+        )
+        columns = {name: _numbers(path, name, table.column(name)) for name in counters}
+        rows_of = _runs(path, columns["episode_index"])
+        for entry in group:
+            rows = rows_of.pop(entry.number, slice(0, 0))
+            part = {name: column[rows] for name, column in columns.items()}
+            try:
+                _check_rows(path, entry, part, metadata)
+            except UserError as error:
+                faults.add(entry.number, error)
+            found[entry.number] = EpisodeRows(state[rows], action[rows], rows.start)
+        if misplaced := [index for index in rows_of if index in known]:
+            raise UserError(
+                f"{path}: holds rows of episode {min(misplaced)}, which the metadata do not "
+                "place here"
+            )
+        if any(index > max(known) for index in rows_of):  # one between them is a fault already
+            notes.append(
+                f"{path}: holds rows of episodes {min(rows_of)} to {max(rows_of)}, which the "
+                "metadata do not know: the recording was cut short; they are left out"
+            )
+    return found
+
+
+def read_vectors(path: Path, key: str, feature: Feature) -> np.ndarray:
+    """float32 (rows, n): a feature that is a vector, for all rows of a file."""
+    return _matrix(path, read_columns(path, [key]), key, feature)
+
+
+def _runs(path: Path, episodes: np.ndarray) -> dict[int, slice]:
+    """The rows of each episode, which must lie together."""
+    edges = [0, *(np.flatnonzero(np.diff(episodes)) + 1), len(episodes)]
+    if np.isnan(episodes).any():
+        raise UserError(f"{path}: a row has no episode_index")
+    rows: dict[int, slice] = {}
+    for start, end in pairwise(edges):
+        if start == end:
+            continue
+        if (episode := int(episodes[start])) in rows:
+            raise UserError(f"{path}: the rows of episode {episode} do not lie together")
+        rows[episode] = slice(int(start), int(end))
+    return rows
+
+
+def _check_rows(
+    path: Path, entry: EpisodeEntry, part: dict[str, np.ndarray], metadata: Metadata
+) -> None:
+    """Compare the counters of an episode's rows with its metadata."""
+    index, found = entry.number, len(part["index"])
+    if found != entry.length:
+        kind = UnfinishedError if found < entry.length else UserError
+        raise kind(f"{path}: episode {index} has {found} rows, the metadata say {entry.length}")
+    steps = np.arange(entry.length)
+    first = part["index"][0] if entry.first_index is None else entry.first_index
+    for name, expected in (("frame_index", steps), ("index", first + steps)):
+        if len(wrong := np.flatnonzero(part[name] != expected)):
+            step = int(wrong[0])
+            raise UserError(
+                f"{path}: episode {index}: {name} at step {step} is {part[name][step]:g}, "
+                f"expected {expected[step]}; steps are missing, doubled or out of order"
+            )
+    if entry.videos:
+        off = np.abs(part["timestamp"] - steps / metadata.rate)
+        if not (off < 0.5 / metadata.rate).all():
+            step = int(np.flatnonzero(~(off < 0.5 / metadata.rate))[0])
+            raise UserError(
+                f"{path}: episode {index}: timestamp at step {step} is "
+                f"{part['timestamp'][step]:.4f} s, which is another frame of the video than "
+                f"{step} / {metadata.rate:g} = {step / metadata.rate:.4f} s. Is that rate, fps "
+                "in meta/info.json, right?"
+            )
+
+
+def _matrix(path: Path, table: pa.Table, key: str, feature: Feature) -> np.ndarray:
+    """float32 (rows, size) of a column of vectors, or of numbers where size is 1."""
+    column, size = table.column(key), int(feature.shape[0])
+    if pa.types.is_list(column.type) or _is_other_list(column.type):
+        lengths = pc.list_value_length(column).to_numpy()
+        if len(wrong := np.flatnonzero(lengths != size)):
+            raise UserError(
+                f"{path}: {key} has {lengths[wrong[0]]:g} values in row {wrong[0]}; "
+                f"meta/info.json says {size}"
+            )
+        column = pc.list_flatten(column)
+    elif size != 1:
+        raise UserError(f"{path}: {key} is {column.type}; meta/info.json says {size} values a row")
+    return _numbers(path, key, column).astype(np.float32).reshape(-1, size)
+
+
+def _is_other_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind))
+
+
+def _numbers(path: Path, key: str, column: pa.ChunkedArray) -> np.ndarray:
+    """The values; an empty one is NaN."""
+    values = column.to_numpy()
+    if not (np.issubdtype(values.dtype, np.number) or values.dtype == bool):
+        raise UserError(f"{path}: {key} is {column.type}; expected numbers")
+    return np.asarray(values)
+
+
+class ImageColumn:
+    """Encoded images in a parquet file, one row group in memory at a time."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        self.path, self._key = path, key
+        with open_parquet(path) as file:
+            groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        self._ends = np.cumsum(groups)
+        self._loaded: tuple[int, int, pa.Array] | None = None
+
+    def frame(self, row: int) -> np.ndarray:
+        """uint8 (h, w, 3); raises BrokenFrameError."""
+        group = int(np.searchsorted(self._ends, row, side="right"))
+        if self._loaded is None or self._loaded[0] != group:
+            begin = int(self._ends[group - 1]) if group else 0
+            try:
+                with open_parquet(self.path) as file:
+                    table = file.read_row_group(group, columns=[self._key])
+            except (pa.ArrowException, OSError) as error:
+                raise BrokenFrameError(f"{error}") from None
+            self._loaded = group, begin, table.column(self._key).combine_chunks()
+        value = self._loaded[2][row - self._loaded[1]].as_py()
+        content = value.get("bytes") if isinstance(value, dict) else value
+        if not isinstance(content, bytes):
+            raise BrokenFrameError("the file holds no bytes of it")
+        try:
+            with Image.open(io.BytesIO(content)) as image:
+                return np.asarray(image.convert("RGB"))
+        except Exception as error:  # a broken header makes Pillow raise almost anything
+            raise BrokenFrameError(f"{error}") from None

@@ -1,0 +1,129 @@
+"""Names, sizes and cameras of a LeRobotDataset, as its features tell them."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from act_policy.data.lerobot.metadata import Feature, Metadata
+from act_policy.data.schemas import SchemaSource, check_described, read_schema, with_cameras
+from act_policy.errors import UserError
+from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY, Camera, Schema
+
+OBSERVATION_PREFIX = "observation."
+
+
+def lerobot_schema(
+    folder: Path,
+    metadata: Metadata,
+    given: SchemaSource | None,
+    selected: Sequence[str] | None,
+) -> tuple[Schema, dict[str, str]]:
+    """The schema, and the feature of each of its cameras."""
+    info = folder / "meta" / "info.json"
+    keys = {
+        "image" if key == "observation.image" else key.removeprefix(IMAGE_PREFIX): key
+        for key, feature in metadata.features.items()
+        if feature.is_image and (key.startswith(IMAGE_PREFIX) or key == "observation.image")
+    }
+    every = {name: _camera(info, name, metadata.features[key]) for name, key in keys.items()}
+    cameras = {name: camera for name, camera in every.items() if camera is not None}
+    state, action = (vector_names(info, metadata, key) for key in (STATE_KEY, ACTION_KEY))
+    stored = None
+    if given is not None:
+        stored = read_schema(given, list(cameras.values()))
+        check_described(stored, info, (len(state), len(action)), cameras)
+        if stored.rate != metadata.rate:
+            raise UserError(
+                f"{info}: fps is {metadata.rate:g}, but the schema says {stored.rate:g}"
+            )
+    if selected is not None:
+        names = [selected] if isinstance(selected, str) else list(selected)
+    else:
+        names = list(cameras if stored is None else stored.camera_names)
+    if missing := [name for name in names if name not in cameras]:
+        raise UserError(
+            f"{info}: no camera {', '.join(missing)} of three channels; found "
+            f"{', '.join(cameras) or 'none'}. Choose with cameras=[...] (data.cameras= in "
+            "training)."
+        )
+    chosen = [cameras[name] for name in names]
+    if stored is None:
+        stored = Schema(
+            cameras=(),
+            state_names=state,
+            state_units=_units(metadata, "state", len(state)),
+            action_names=action,
+            action_units=_units(metadata, "action", len(action)),
+            rate=metadata.rate,
+            environment_state_names=tuple(_ours(metadata).get("environment_state_names", ())),
+            task=str(_ours(metadata).get("task", "")),
+        )
+    return with_cameras(stored, chosen), {name: keys[name] for name in names}
+
+
+def _camera(info: Path, name: str, feature: Feature) -> Camera | None:
+    """A camera's size; None where it is a depth map or has not three channels."""
+    shape = feature.shape
+    if len(shape) != 3:
+        raise UserError(f"{info}: camera {name} has shape {list(shape)}; expected three numbers")
+    # By name, else (names are often wrong or missing) by which axis can be the channels.
+    names = feature.names if isinstance(feature.names, list) else []
+    first = str(names[0]).startswith("channel") if names else False
+    if not shape[0 if first else 2] <= 4:
+        first = not first
+    channels, height, width = shape if first else (shape[2], *shape[:2])
+    return None if feature.is_depth or channels != 3 else Camera(name, height, width)
+
+
+def vector_names(info: Path, metadata: Metadata, key: str) -> tuple[str, ...]:
+    """Names of a vector's dimensions."""
+    feature = metadata.features.get(key)
+    if feature is None:
+        raise UserError(f"{info}: has no feature {key}; found {', '.join(metadata.features)}")
+    if not feature.is_vector:
+        raise UserError(
+            f"{info}: {key} is {feature.dtype} {list(feature.shape)}; expected a vector of numbers"
+        )
+    size = int(feature.shape[0])
+    names = list(_flat(feature.names))
+    if len(names) == size == len(set(names)):
+        return tuple(names)
+    return tuple(f"{key.rpartition('.')[2]}_{dimension}" for dimension in range(size))
+
+
+def vector_keys(metadata: Metadata) -> dict[str, str]:
+    """Features that are vectors of numbers observed besides the state, by their short names."""
+    return {
+        key.removeprefix(OBSERVATION_PREFIX): key
+        for key, feature in metadata.features.items()
+        if key.startswith(OBSERVATION_PREFIX) and key != STATE_KEY and feature.is_vector
+    }
+
+
+def _flat(names: Any) -> Iterator[str]:
+    """Names in whatever form people wrote them: a list, lists in it, or a mapping to either."""
+    if isinstance(names, str):
+        yield names
+    elif isinstance(names, dict):
+        # {"motors": [...]} or {"shoulder": 0, "elbow": 1}
+        if all(isinstance(value, int) for value in names.values()):
+            yield from sorted(names, key=lambda name: names[name])
+        else:
+            for value in names.values():
+                yield from _flat(value)
+    elif isinstance(names, list):
+        for value in names:
+            yield from _flat(value)
+
+
+def _ours(metadata: Metadata) -> dict[str, Any]:
+    """What our writer said that LeRobot has no place for."""
+    ours = metadata.plain.get("act_policy")
+    return ours if isinstance(ours, dict) else {}
+
+
+def _units(metadata: Metadata, vector: str, size: int) -> tuple[str, ...]:
+    units = _ours(metadata).get(f"{vector}_units")
+    if not isinstance(units, list) or len(units) != size:
+        return ("",) * size
+    return tuple(map(str, units))

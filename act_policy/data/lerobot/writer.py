@@ -1,0 +1,317 @@
+"""A LeRobotDataset v3.0 put together from staged episodes.
+
+    data/chunk-000/file-000.parquet             rows of many episodes, one row group each
+    videos/KEY/chunk-000/file-000.mp4           frames of many episodes, packets copied
+    meta/episodes/chunk-000/file-000.parquet    where each episode lies, and its statistics
+    meta/tasks.parquet, meta/stats.json
+    meta/info.json                              written last: without it there is no dataset
+
+Source of the layout: huggingface/lerobot, `lerobot/datasets`.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from act_policy.data.lerobot.features import arrow_schema, write_tasks
+from act_policy.data.lerobot.staging import LeRobotWriterConfig, StagedEpisode, staged_path
+from act_policy.data.lerobot.stats import Summary, summarize_images, summarize_numbers
+from act_policy.data.video.writer import FrameRange, join_videos, read_stream, size_in_bytes
+from act_policy.system.atomic import atomic_file
+from act_policy.system.processes import run_jobs
+
+DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+
+
+class Description(NamedTuple):
+    """What a dataset says of itself as a whole.
+
+    features: of all columns and cameras, as in `info.json`.
+    tasks: the texts that `task_index` counts.
+    ours: what only this project reads, kept under the key `act_policy`.
+    """
+
+    features: dict[str, Any]
+    rate: float
+    robot_type: str | None
+    tasks: list[str]
+    ours: dict[str, Any]
+
+
+class _Place(NamedTuple):
+    """A file of a kind, and the episodes in it by their place in the list of all."""
+
+    chunk: int
+    file: int
+    episodes: list[int]
+
+
+class _File(NamedTuple):
+    """A file to be written: rows of staged episodes, or frames of videos."""
+
+    path: Path
+    rows: list[tuple[Path, int, int]]  # staged file, episode_index, first index
+    frames: list[FrameRange]
+
+
+def assemble(
+    folder: Path,
+    staging: Path,
+    episodes: Sequence[StagedEpisode],
+    about: Description,
+    config: LeRobotWriterConfig,
+    workers: int,
+    on_file: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Write the dataset's files; those that are there from an earlier attempt are kept.
+
+    Args:
+        folder: of the dataset.
+        staging: where the episodes are staged.
+        episodes: in the order in which they are counted.
+        about: see there.
+        config: see there.
+        workers: processes.
+        on_file: called with how many files are done, and of how many.
+    """
+    starts = np.concatenate([[0], np.cumsum([episode.length for episode in episodes])]).tolist()
+    features = dict(about.features)
+    staged = [staged_path(staging, episode.episode, "parquet") for episode in episodes]
+    sizes = [path.stat().st_size for path in staged]
+    places = {"data": _rotate(sizes, [None] * len(sizes), config.data_file_mb, config)}
+    files = [
+        _File(
+            folder / DATA_PATH.format(chunk_index=place.chunk, file_index=place.file),
+            [(staged[e], e, starts[e]) for e in place.episodes],
+            [],
+        )
+        for place in places["data"]
+    ]
+    for key in [key for key, feature in features.items() if feature["dtype"] == "video"]:
+        ranges = [episode.videos[key] for episode in episodes]
+        streams = [read_stream(frames.path) for frames in ranges]
+        sizes = [size_in_bytes(frames) for frames in ranges]
+        places[key] = _rotate(sizes, streams, config.video_file_mb, config)
+        features[key] = features[key] | {"info": _video_info(streams[0], about.rate)}
+        for place in places[key]:
+            path = VIDEO_PATH.format(video_key=key, chunk_index=place.chunk, file_index=place.file)
+            files.append(_File(folder / path, [], [ranges[e] for e in place.episodes]))
+    about = about._replace(features=features)
+    todo = [file for file in files if not file.path.exists()]
+    done = len(files) - len(todo)
+
+    def count(*_: Any) -> None:
+        nonlocal done
+        done += 1
+        on_file(done, len(files))
+
+    columns = arrow_schema(features)
+    run_jobs(partial(_make_file_writer, columns, about.rate), todo, workers, 600.0, count)
+    _write_metadata(folder, staged, episodes, starts, places, about, config)
+
+
+def _rotate(
+    sizes: Sequence[int], kinds: Sequence[Any], limit_mb: int | float, config: LeRobotWriterConfig
+) -> list[_Place]:
+    """Fill file after file up to the limit; a file holds episodes of one kind."""
+    places: list[_Place] = []
+    size = 0
+    for episode, (more, kind) in enumerate(zip(sizes, kinds, strict=True)):
+        if not episode or kind != kinds[episode - 1] or size + more >= limit_mb * 1024**2:
+            places.append(_Place(*divmod(len(places), config.files_per_chunk), []))
+            size = 0
+        places[-1].episodes.append(episode)
+        size += more
+    return places
+
+
+def _make_file_writer(columns: pa.Schema, rate: float) -> Callable[..., None]:
+    return partial(_write_file, columns, rate)
+
+
+def _write_file(columns: pa.Schema, rate: float, file: _File, alive: Callable[[], None]) -> None:
+    if file.frames:
+        join_videos(file.path, file.frames, rate)
+        return
+    with (
+        atomic_file(file.path) as handle,
+        pq.ParquetWriter(handle, columns, compression="snappy") as writer,
+    ):
+        for path, episode, first in file.rows:
+            rows = _counted(pq.read_table(path), episode, first)
+            writer.write_table(_as_columns(rows, columns), row_group_size=max(1, len(rows)))
+            alive()
+
+
+def _counted(rows: pa.Table, episode: int, first: int) -> pa.Table:
+    """The rows with the numbers that follow from the episode's place among all."""
+    steps = np.arange(len(rows), dtype=np.int64)
+    for name, values in (("episode_index", np.full_like(steps, episode)), ("index", first + steps)):
+        if name in rows.column_names:
+            rows = rows.drop_columns([name])
+        rows = rows.append_column(name, pa.array(values))
+    return rows
+
+
+def _as_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """The rows in the order and with the types of the data files."""
+    return pa.table([rows.column(field.name).cast(field.type) for field in columns], schema=columns)
+
+
+def _write_metadata(
+    folder: Path,
+    staged: Sequence[Path],
+    episodes: Sequence[StagedEpisode],
+    starts: Sequence[int],
+    places: Mapping[str, list[_Place]],
+    about: Description,
+    config: LeRobotWriterConfig,
+) -> None:
+    place_of = {
+        (key, episode): (place.chunk, place.file)
+        for key, every in places.items()
+        for place in every
+        for episode in place.episodes
+    }
+    seconds = _seconds_in_file(episodes, places, about.rate)
+    values: dict[str, list[np.ndarray]] = {}
+    rows: list[dict[str, Any]] = []
+    for e, episode in enumerate(episodes):
+        numbers = _numbers(_counted(pq.read_table(staged[e]), e, starts[e]), about.features)
+        stats = {key: summarize_numbers(array) for key, array in numbers.items()}
+        stats |= {k: summarize_images(*found) for k, found in episode.histograms.items()}
+        for key, array in numbers.items():
+            values.setdefault(key, []).append(array)
+        row: dict[str, Any] = {
+            "episode_index": e,
+            "tasks": episode.tasks,
+            "length": episode.length,
+            "data/chunk_index": place_of["data", e][0],
+            "data/file_index": place_of["data", e][1],
+            "dataset_from_index": starts[e],
+            "dataset_to_index": starts[e + 1],
+        }
+        for key in episode.videos:
+            row |= {
+                f"videos/{key}/chunk_index": place_of[key, e][0],
+                f"videos/{key}/file_index": place_of[key, e][1],
+                f"videos/{key}/from_timestamp": seconds[key, e],
+                f"videos/{key}/to_timestamp": seconds[key, e] + episode.length / about.rate,
+            }
+        if any(other.seed is not None for other in episodes):
+            row["seed"] = episode.seed
+        if any(other.outcome is not None for other in episodes):
+            row["success"] = episode.outcome
+        row |= {f"stats/{k}/{name}": v for k, found in stats.items() for name, v in found.items()}
+        rows.append(row)
+    _write_episode_rows(folder, rows, config)
+    _write(folder / "meta" / "tasks.parquet", lambda file: write_tasks(file, about.tasks))
+    stats = {key: summarize_numbers(np.concatenate(arrays)) for key, arrays in values.items()}
+    for key in episodes[0].histograms:
+        found = [episode.histograms[key] for episode in episodes]
+        total = np.sum([histogram for histogram, _ in found], axis=0)
+        stats[key] = summarize_images(total, sum(count for _, count in found))
+    _write_json(folder / "meta" / "stats.json", stats)
+    _write_json(folder / "meta" / "info.json", _info(episodes, about, config))
+
+
+def _seconds_in_file(
+    episodes: Sequence[StagedEpisode], places: Mapping[str, list[_Place]], rate: float
+) -> dict[tuple[str, int], float]:
+    """Where each episode begins in its video, by key and place in the list."""
+    seconds: dict[tuple[str, int], float] = {}
+    for key, every in places.items():
+        for place in every:
+            before = 0
+            for episode in place.episodes:
+                seconds[key, episode] = before / rate
+                before += episodes[episode].length
+    return seconds
+
+
+def _numbers(rows: pa.Table, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Every feature of numbers as (T, ...)."""
+    found: dict[str, np.ndarray] = {}
+    for key, feature in features.items():
+        if feature["dtype"] not in ("image", "video", "string", "language"):
+            column = rows.column(key).combine_chunks()
+            while isinstance(column, pa.ListArray | pa.FixedSizeListArray | pa.LargeListArray):
+                column = column.flatten()
+            array = column.to_numpy(zero_copy_only=False).reshape(len(rows), -1)
+            found[key] = array.astype(np.int64) if array.dtype == bool else array
+    return found
+
+
+def _write_episode_rows(
+    folder: Path, rows: list[dict[str, Any]], config: LeRobotWriterConfig
+) -> None:
+    size = pa.Table.from_pylist(rows).nbytes / len(rows)
+    count = max(1, int(config.data_file_mb * 1024**2 / size))
+    edges = [*range(0, len(rows), count), len(rows)]
+    schema = pa.Table.from_pylist(rows).schema
+    for number, (begin, end) in enumerate(pairwise(edges)):
+        chunk, file = divmod(number, config.files_per_chunk)
+        where = {"meta/episodes/chunk_index": chunk, "meta/episodes/file_index": file}
+        table = pa.Table.from_pylist(rows[begin:end], schema)
+        for name, value in where.items():
+            table = table.append_column(name, pa.array([value] * len(table), pa.int64()))
+        path = folder / EPISODES_PATH.format(chunk_index=chunk, file_index=file)
+        _write(path, partial(pq.write_table, table))
+
+
+def _info(
+    episodes: Sequence[StagedEpisode], about: Description, config: LeRobotWriterConfig
+) -> dict[str, Any]:
+    has_video = any(feature["dtype"] == "video" for feature in about.features.values())
+    return {
+        "codebase_version": "v3.0",
+        "robot_type": about.robot_type,
+        "total_episodes": len(episodes),
+        "total_frames": sum(episode.length for episode in episodes),
+        "total_tasks": len(about.tasks),
+        "chunks_size": config.files_per_chunk,
+        "data_files_size_in_mb": _plain(config.data_file_mb),
+        "video_files_size_in_mb": _plain(config.video_file_mb),
+        "fps": _plain(about.rate),
+        "splits": {"train": f"0:{len(episodes)}"},
+        "data_path": DATA_PATH,
+        "video_path": VIDEO_PATH if has_video else None,
+        "features": about.features,
+        "act_policy": about.ours,
+    }
+
+
+def _video_info(stream: Any, rate: float) -> dict[str, Any]:
+    codec = {"libdav1d": "av1", "libaom-av1": "av1"}.get(stream.codec, stream.codec)
+    return {
+        "video.height": stream.height,
+        "video.width": stream.width,
+        "video.codec": codec,
+        "video.pix_fmt": stream.pixels,
+        "video.is_depth_map": False,
+        "video.fps": _plain(rate),
+        "video.channels": 3,
+        "has_audio": False,
+    }
+
+
+def _plain(number: int | float) -> int | float:
+    return int(number) if number == int(number) else number
+
+
+def _write(path: Path, write: Callable[[Any], Any]) -> None:
+    with atomic_file(path) as file:
+        write(file)
+
+
+def _write_json(path: Path, content: Summary | dict[str, Any]) -> None:
+    _write(path, lambda file: file.write(json.dumps(content, indent=4).encode()))

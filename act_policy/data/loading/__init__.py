@@ -1,0 +1,1 @@
+"""Batches for training; the only room of `data` that knows torch."""

@@ -1,0 +1,264 @@
+"""Demonstrations as batches for training: raw images and physical units, in a fixed order."""
+
+import multiprocessing
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lightning import LightningDataModule
+from torch.utils.data import DataLoader
+
+from act_policy.data.frames.decoding import Frames, MixedFrames, open_frames
+from act_policy.data.frames.store import cache_folder
+from act_policy.data.loading.chunks import split_episodes
+from act_policy.data.loading.loader import EpochOrder, ResumableLoader
+from act_policy.data.loading.order import Locality, Mix
+from act_policy.data.loading.samples import Batch, Samples, as_it_is
+from act_policy.data.selection.demonstrations import (
+    Demonstrations,
+    choose_episodes,
+    open_demonstrations,
+)
+from act_policy.data.selection.mixed import MixedDataset
+from act_policy.data.selection.selection import check_episode_list
+from act_policy.data.statistics import check_finite, compute_statistics
+from act_policy.errors import UserError
+from act_policy.images.levels import range_of_levels
+from act_policy.system.processes import end_with_parent
+from act_policy.types import ImageLevels, Schema, Statistics
+
+LEVEL_FRAMES = 64
+"""Of each camera, from which brightness and contrast are measured."""
+
+
+class DemonstrationDataModule(LightningDataModule):
+    """Demonstrations in one folder or several, split by episode into training and held-out ones.
+
+    Episodes are given by index on disk or by name, whatever else is selected.
+
+    Args:
+        path: the folder of demonstrations.
+        chunk_length: k, actions to predict from each step.
+        batch_size: samples a batch and process.
+        held_out_fraction: share of the episodes kept out of training, drawn by seed.
+        workers: processes that fetch batches; 0 fetches in the training process.
+        seed: fixes the split and the order of samples.
+        train_episodes: to train on, instead of the drawn split; then only the held_out_episodes
+            given are held out.
+        held_out_episodes: held out; without train_episodes all others are trained on.
+        std_floor: smallest divisor of the normaliser, in physical units.
+        undecodable: "stop" or "skip" a frame that cannot be decoded.
+        cache: "auto" keeps decoded frames beside the demonstrations, a folder keeps them there,
+            None decodes while training.
+        select: what of the demonstrations is used, see `Selection`.
+        mix: further folders with weights, see `open_demonstrations`.
+        reader_options: `schema`, `cameras`, `jpeg_order`, ..., see `open_demonstrations`.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        chunk_length: int,
+        batch_size: int,
+        held_out_fraction: float = 0.1,
+        workers: int = 0,
+        seed: int = 0,
+        train_episodes: Sequence[int | str] | None = None,
+        held_out_episodes: Sequence[int | str] | None = None,
+        std_floor: float = 1e-2,
+        undecodable: str = "stop",
+        cache: str | Path | None = "auto",
+        select: Mapping[str, Any] | None = None,
+        mix: Sequence[Mapping[str, Any]] | None = None,
+        **reader_options: Any,
+    ) -> None:
+        super().__init__()
+        for name, value, least in (
+            ("chunk_length", chunk_length, 1),
+            ("batch_size", batch_size, 1),
+            ("workers", workers, 0),
+            ("seed", seed, 0),
+        ):
+            if value < least:
+                raise UserError(f"{name} must be at least {least}, found {value}")
+        check_episode_list("train_episodes", train_episodes)
+        check_episode_list("held_out_episodes", held_out_episodes)
+        if undecodable not in ("stop", "skip"):
+            raise UserError(f"undecodable must be stop or skip, found {undecodable!r}")
+        self.chunk_length = chunk_length
+        self.batch_size = batch_size
+        self._path = path
+        self._held_out_fraction = held_out_fraction
+        self._workers = workers
+        self._seed = seed
+        self._given = train_episodes, held_out_episodes
+        self._std_floor = std_floor
+        self._undecodable = undecodable
+        self._cache = cache
+        self._what = {"select": select, "mix": mix, **reader_options}
+
+    @cached_property
+    def dataset(self) -> Demonstrations:
+        """The demonstrations as selected; at the first use every episode is checked."""
+        dataset = open_demonstrations(self._path, **self._what)
+        check_finite(dataset)
+        return dataset
+
+    @property
+    def schema(self) -> Schema:
+        """What all episodes share."""
+        return self.dataset.schema
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """Over exactly the training episodes, each step counted once whatever its weight."""
+        folder = None
+        if self._cache is not None:
+            folder = cache_folder(self.dataset, None if self._cache == "auto" else self._cache)
+        return compute_statistics(
+            self.dataset,
+            self.train_episodes,
+            self._std_floor,
+            self.dataset.relative_actions,
+            self.chunk_length,
+            folder,
+        )
+
+    @cached_property
+    def _split(self) -> tuple[np.ndarray, np.ndarray]:
+        count = self.dataset.episode_count
+        if self._given == (None, None):
+            return split_episodes(count, self._held_out_fraction, self._seed)
+        train, held_out = (
+            None if given is None else choose_episodes(name, given, self.dataset)
+            for name, given in zip(
+                ("train_episodes", "held_out_episodes"), self._given, strict=True
+            )
+        )
+        held_out = held_out or []
+        if train is None:
+            train = [episode for episode in range(count) if episode not in set(held_out)]
+        if both := sorted(set(train) & set(held_out)):
+            on_disk = [int(self.dataset.episode_indices[episode]) for episode in both]
+            raise UserError(f"episodes {on_disk} are in train_episodes and in held_out_episodes")
+        if not train:
+            raise UserError("no episode is left to train on")
+        return np.array(train, np.int64), np.array(held_out, np.int64)
+
+    @property
+    def train_episodes(self) -> np.ndarray:
+        """int64, ascending indices in `dataset` of the episodes that are trained on."""
+        return self._split[0]
+
+    @property
+    def held_out_episodes(self) -> np.ndarray:
+        """int64, ascending indices in `dataset` of the episodes kept out of training."""
+        return self._split[1]
+
+    @property
+    def demonstration_seeds(self) -> tuple[int, ...]:
+        """Seeds of all demonstrations, ascending; an evaluation must use others."""
+        return tuple(sorted({seed for seed in self.dataset.seeds if seed is not None}))
+
+    @cached_property
+    def _frames(self) -> Frames | MixedFrames:
+        return open_frames(self.dataset, self._cache, self._undecodable)
+
+    @cached_property
+    def train_samples(self) -> Samples:
+        """Every usable frame of the training episodes."""
+        samples = Samples(self.dataset, self._frames, self.train_episodes, self.chunk_length)
+        if len(samples) == 0:
+            raise UserError(f"{self._path}: no frame of the training episodes can be decoded")
+        return samples
+
+    @cached_property
+    def held_out_samples(self) -> Samples:
+        """Every usable frame of the held-out episodes."""
+        return Samples(self.dataset, self._frames, self.held_out_episodes, self.chunk_length)
+
+    @cached_property
+    def _mix(self) -> Mix | None:
+        if not isinstance(self.dataset, MixedDataset):
+            return None
+        steps = [int(part.lengths.sum()) for part in self.dataset.parts]
+        return Mix(self.train_samples.counts(steps), tuple(self.dataset.weights))
+
+    @property
+    def samples_an_epoch(self) -> int:
+        """How many training samples an epoch shows, over all processes."""
+        return sum(self._mix.drawn) if self._mix else len(self.train_samples)
+
+    @cached_property
+    def image_levels(self) -> dict[str, ImageLevels]:
+        """Of each camera, over training frames evenly spread over all episodes."""
+        samples = self.train_samples
+        chosen = np.linspace(0, len(samples) - 1, min(LEVEL_FRAMES, len(samples)))
+        seen = [samples[int(index)].observation.images for index in chosen]
+        return {
+            camera: range_of_levels([images[camera][0].numpy() for images in seen])
+            for camera in self.schema.camera_names
+        }
+
+    def prepare_data(self) -> None:
+        """Decode encoded frames once, in one process only."""
+        _ = self._frames
+
+    def setup(self, stage: str) -> None:
+        """Read and check everything before the first step."""
+        _ = self.train_samples, self.held_out_samples
+
+    def train_dataloader(self) -> ResumableLoader:
+        """Every training frame once an epoch, or as often as its weight says, shuffled."""
+        trainer, samples = self.trainer, self.train_samples
+        locality = None
+        if self._frames.blocks is not None:
+            blocks = samples.blocks(self._frames.blocks)
+            workers = max(self._workers, 1)
+            locality = Locality(blocks, self._frames.pool, workers, self.batch_size)
+        order = EpochOrder(
+            len(samples),
+            self._seed,
+            processes=trainer.world_size if trainer else 1,
+            rank=trainer.global_rank if trainer else 0,
+            mix=self._mix,
+            locality=locality,
+        )
+        loader = ResumableLoader(samples, sampler=order, **self._loading())
+        loader.order = order
+        if trainer:
+            loader.follow(trainer)
+        return loader
+
+    def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
+        """Every held-out frame once, in order; nothing where no episode is held out."""
+        if len(self.held_out_samples) == 0:
+            return []
+        return DataLoader(self.held_out_samples, **self._loading())
+
+    def _loading(self) -> dict[str, Any]:
+        trainer = self.trainer
+        on_gpu = trainer is not None and trainer.strategy.root_device.type == "cuda"
+        return {
+            "batch_size": self.batch_size,
+            "num_workers": self._workers,
+            "persistent_workers": self._workers > 0,
+            "pin_memory": on_gpu,
+            "collate_fn": as_it_is,
+            "multiprocessing_context": _clean_processes() if self._workers else None,
+            # torch's own watch sees the fork server, which waits for the worker in its turn
+            "worker_init_fn": end_with_parent if self._workers else None,
+        }
+
+
+def _clean_processes() -> BaseContext:
+    """How workers are begun: as copies of a process that imported what they need, and no more.
+
+    Copies of this one would inherit locks that its decoders' threads hold, and wait for ever.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([Samples.__module__])
+    return context

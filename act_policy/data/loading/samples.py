@@ -1,0 +1,101 @@
+"""What is trained on: one step each, with what was seen there and the actions from there on."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.frames.decoding import Frames, MixedFrames
+from act_policy.data.frames.store import FrameStore
+from act_policy.data.loading.chunks import chunk_rows
+from act_policy.types import Observation
+
+
+class Batch(NamedTuple):
+    """Some samples: what was seen at one step each, and the actions from that step on.
+
+    observation: images uint8 (b, h, w, 3) and state float32 (b, s), raw.
+    actions: float32 (b, k, a) in physical units; rows past the episode's end repeat the last one.
+    is_pad: bool (b, k), true exactly for those rows.
+    episode, step: int64 (b,), where each sample comes from.
+    """
+
+    observation: Observation[Tensor]
+    actions: Tensor
+    is_pad: Tensor
+    episode: Tensor
+    step: Tensor
+
+
+class Samples(Dataset[Batch]):
+    """Every usable frame of some episodes, each with its chunk of actions.
+
+    Args:
+        dataset: the demonstrations.
+        frames: their images.
+        episodes: indices of the episodes to take.
+        chunk_length: k.
+    """
+
+    def __init__(
+        self,
+        dataset: DemonstrationDataset,
+        frames: FrameStore | Frames | MixedFrames,
+        episodes: Sequence[int] | np.ndarray,
+        chunk_length: int,
+    ) -> None:
+        self._frames = frames
+        self._cameras = dataset.schema.camera_names
+        self._chunk_length = chunk_length
+        self._states = np.concatenate([dataset.state(e) for e in range(dataset.episode_count)])
+        self._actions = np.concatenate([dataset.action(e) for e in range(dataset.episode_count)])
+        ends = np.cumsum(dataset.lengths)
+        self._first, self._last = ends - dataset.lengths, ends - 1  # frames of each episode
+        numbers = [np.arange(self._first[e], ends[e]) for e in episodes]
+        every = np.concatenate(numbers) if numbers else np.empty(0, np.int64)
+        self._numbers = every[frames.usable[every]]
+        """int64, the samples' steps counted through all episodes."""
+        self.skipped = len(every) - len(self._numbers)
+        """How many frames were left out because they cannot be decoded."""
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def counts(self, steps: Sequence[int]) -> tuple[int, ...]:
+        """How many samples each of several datasets has, given how many steps each has."""
+        ends = np.cumsum(steps)
+        part_of = np.searchsorted(ends, self._numbers, side="right")
+        return tuple(np.bincount(part_of, minlength=len(steps)).tolist())
+
+    def blocks(self, blocks: np.ndarray) -> np.ndarray:
+        """The samples' own part of a number for each step."""
+        own: np.ndarray = blocks[self._numbers]
+        return own
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.__getitems__([index])
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        """A whole batch at once: the DataLoader calls this instead of collating samples."""
+        frames = self._numbers[np.asarray(indices)]
+        episodes = np.searchsorted(self._last, frames)
+        rows, is_pad = chunk_rows(frames, self._last[episodes], self._chunk_length)
+        images = {
+            camera: torch.from_numpy(self._frames.read(camera, frames)) for camera in self._cameras
+        }
+        return Batch(
+            observation=Observation(images, torch.from_numpy(self._states[frames])),
+            actions=torch.from_numpy(self._actions[rows]),
+            is_pad=torch.from_numpy(is_pad),
+            episode=torch.from_numpy(episodes),
+            step=torch.from_numpy(frames - self._first[episodes]),
+        )
+
+
+def as_it_is(batch: Batch) -> Batch:
+    """Give what Samples fetches: whole batches, in which there is nothing to collate."""
+    return batch

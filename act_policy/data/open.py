@@ -1,0 +1,101 @@
+"""Open a folder of demonstrations with the reader that its content asks for."""
+
+import json
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from act_policy.data.dataset import DatasetWarning, DemonstrationDataset
+from act_policy.data.faults import Wanted
+from act_policy.data.lerobot.hub import is_hub_id, resolve
+from act_policy.data.schemas import SchemaSource
+from act_policy.errors import UserError
+
+
+def open_dataset(
+    path: str | Path,
+    schema: SchemaSource | None = None,
+    cameras: Sequence[str] | None = None,
+    jpeg_order: str = "bgr",
+    unreadable: str = "stop",
+    action_shift: int = 0,
+    download: bool = False,
+    wanted: Wanted | None = None,
+) -> DemonstrationDataset:
+    """Open a folder of demonstrations with the reader that its content asks for.
+
+    A folder with `meta/info.json` is a LeRobotDataset, one with `*.hdf5` files is ALOHA's.
+
+    Args:
+        path: the folder, or the hub id of a LeRobotDataset, `user/name`, that is on this machine
+            already.
+        schema: names, units and rate where the files do not say them (a JSON file or a mapping).
+        cameras: which cameras to use, in this order; by default all.
+        jpeg_order: channel order inside the JPEG rows of HDF5, see `AlohaHDF5Dataset`.
+        unreadable: "stop" at an episode that cannot be read or contradicts its metadata, or "skip"
+            it and say so.
+        action_shift: by how many steps later than what was observed the actions are stored: 1 for
+            ALOHA recordings of a real robot, see `shifted`.
+        download: whether a hub id that is not on this machine may be fetched.
+        wanted: chooses the episodes that are used; what is wrong with others does not matter.
+
+    Raises:
+        UserError: no such folder, nothing readable in it, or episodes that do not fit together.
+    """
+    folder = find_folder(path, download)
+    check_converted(folder)
+    dataset: DemonstrationDataset
+    # Each reader needs other libraries, and not every machine has all of them.
+    if (folder / "meta" / "info.json").exists():
+        from act_policy.data.lerobot.dataset import LeRobotDataset
+
+        dataset = LeRobotDataset(folder, schema, cameras, unreadable, action_shift, wanted)
+    elif any(folder.glob("*.hdf5")):
+        from act_policy.data.aloha.dataset import AlohaHDF5Dataset
+
+        dataset = AlohaHDF5Dataset(
+            folder, schema, cameras, jpeg_order, unreadable, action_shift, wanted=wanted
+        )
+    elif (folder / "meta").is_dir() or (folder / "data").is_dir():
+        raise UserError(
+            f"{folder}: has no meta/info.json; a LeRobotDataset was copied or recorded only in part"
+        )
+    else:
+        raise UserError(
+            f"{folder}: holds no episode; expected files named episode_000000.hdf5 or so, or a "
+            "LeRobotDataset with meta/info.json"
+        )
+    for note in dataset.notes:
+        warnings.warn(note, DatasetWarning, stacklevel=2)
+    return dataset
+
+
+def find_folder(path: str | Path, download: bool = False) -> Path:
+    """The folder of that name, or of a dataset in the hub's cache; raises UserError."""
+    folder = Path(path)
+    if not folder.exists():
+        if not is_hub_id(path):
+            raise UserError(f"{folder}: no such folder of demonstrations")
+        folder = resolve(str(path), download)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is a file; give the folder that holds the episodes")
+    return folder
+
+
+CONVERSION_FILE = "conversion.json"
+"""In a folder that `convert` fills: what is converted into it, and whether that is done."""
+
+
+def check_converted(folder: Path) -> None:
+    """Raise UserError where a conversion into the folder has not come to its end."""
+    file = folder / CONVERSION_FILE
+    try:
+        finished = json.loads(file.read_text()).get("finished")
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, AttributeError) as error:
+        raise UserError(f"{file}: cannot be read ({error})") from None
+    if not finished:
+        raise UserError(
+            f"{folder}: a conversion into this folder was not finished; the same command goes on"
+        )

@@ -1,0 +1,1 @@
+"""Choose what of the demonstrations is used: episodes, cameras, dimensions, mixtures."""

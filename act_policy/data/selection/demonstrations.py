@@ -1,0 +1,87 @@
+"""Demonstrations as a configuration describes them: one folder or several, and what is used."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from act_policy.data.open import open_dataset
+from act_policy.data.schemas import SchemaSource
+from act_policy.data.selection.mixed import MixedDataset
+from act_policy.data.selection.selected import SelectedDataset
+from act_policy.data.selection.selection import Selection, check_episode_list, choose, find_episodes
+from act_policy.errors import UserError
+
+Demonstrations = SelectedDataset | MixedDataset
+
+
+def open_demonstrations(
+    path: str | Path,
+    select: Mapping[str, Any] | None = None,
+    mix: Any = None,
+    cameras: Sequence[str] | Mapping[str, str] | None = None,
+    schema: SchemaSource | None = None,
+    **reader_options: Any,
+) -> Demonstrations:
+    """Open a folder of demonstrations, or several, as a configuration describes them.
+
+    Args:
+        path: the folder.
+        select: settings of a Selection.
+        mix: further folders, each with `path`, `weight` (1 if left out) and whatever is
+            otherwise than for the first one: `cameras`, `schema`, reader options, or some settings
+            of `select`.
+        cameras: which, in this order; or new name -> name in the files.
+        schema: names, units and rate where the files do not say them.
+        reader_options: see `open_dataset`.
+
+    Raises:
+        UserError: something is missing, unknown, or does not fit.
+    """
+    own = {"cameras": cameras, "schema": schema, **reader_options}
+    first = _open_selected(path, select, own)
+    if mix is None or len(mix) == 0:
+        return first
+    if not isinstance(mix, Sequence) or not all(isinstance(entry, Mapping) for entry in mix):
+        raise UserError(f"mix={mix}: expected a list like [{{path: FOLDER, weight: 1}}]")
+    parts, weights = [first], [1.0]
+    for entry in mix:
+        known = ["path", "weight", "select", *own]
+        if unknown := [key for key in entry if key not in known]:
+            raise UserError(f"mix: {', '.join(unknown)} is unknown; there are {', '.join(known)}")
+        if entry.get("path") is None:
+            raise UserError(f"mix: {dict(entry)} has no path")
+        weight = entry.get("weight", 1.0)
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
+            raise UserError(f"mix: {entry['path']}: weight={weight}, expected a number above 0")
+        # which episodes are used is each dataset's own matter
+        shared = {k: v for k, v in (select or {}).items() if k not in ("episodes", "exclude")}
+        options = own | {key: entry[key] for key in own if key in entry}
+        parts.append(_open_selected(entry["path"], shared | (entry.get("select") or {}), options))
+        weights.append(float(weight))
+    return MixedDataset(parts, weights)
+
+
+def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstrations) -> list[int]:
+    """Find episodes by their indices or names on disk among those that are selected."""
+    check_episode_list(what, given)
+    found = find_episodes(
+        what, given, dataset.episode_names, dataset.episode_indices, f"{dataset.folder}"
+    )
+    return sorted({int(place) for place in found})
+
+
+def _open_selected(
+    path: str | Path, select: Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> SelectedDataset:
+    selection = Selection.from_config(select)
+    options = dict(options)
+    cameras = options.pop("cameras")
+    renamed = None
+    if isinstance(cameras, Mapping):
+        renamed = {str(new): str(old) for new, old in cameras.items()}
+        cameras = list(dict.fromkeys(renamed.values()))
+    # the reader leaves out what is not selected, so that nothing can be wrong with it
+    wanted = partial(choose, selection, f"{path}")
+    dataset = open_dataset(path, cameras=cameras, wanted=wanted, **options)
+    return SelectedDataset(dataset, selection, renamed)

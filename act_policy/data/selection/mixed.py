@@ -1,0 +1,154 @@
+"""Several datasets as one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from act_policy.data.dataset import VectorDimensions
+from act_policy.data.selection.selected import SelectedDataset
+from act_policy.errors import UserError
+from act_policy.types import Schema
+
+
+class MixedDataset:
+    """Several datasets one after the other, each with a weight.
+
+    Episodes are named FOLDER/EPISODE; their indices on disk are counted through all the datasets.
+
+    Args:
+        parts: datasets whose schemas agree.
+        weights: how often each dataset's steps are trained on in an epoch; 1 is once.
+
+    Raises:
+        UserError: schemas that differ.
+    """
+
+    def __init__(self, parts: Sequence[SelectedDataset], weights: Sequence[float]) -> None:
+        first = parts[0]
+        for other in parts[1:]:
+            _check_alike(first, other)
+        self.parts = list(parts)
+        self.weights = [float(weight) for weight in weights]
+        self.folder = first.folder
+        self.relative_actions = first.relative_actions
+        same_task = all(part.schema.task == first.schema.task for part in parts)
+        self.schema = first.schema if same_task else replace(first.schema, task="")
+        self.lengths = np.concatenate([part.lengths for part in parts])
+        self._first = np.cumsum([0, *(part.episode_count for part in parts)])
+        on_disk = np.cumsum([0, *(part.last_index + 1 for part in parts)])
+        self.episode_indices = np.concatenate(
+            [part.episode_indices + before for part, before in zip(parts, on_disk, strict=False)]
+        )
+        self.last_index = int(on_disk[-1]) - 1
+        labels = _labels([part.folder for part in parts])
+        self.episode_names = [
+            f"{label}/{name}"
+            for label, part in zip(labels, parts, strict=True)
+            for name in part.episode_names
+        ]
+        self.episode_paths = [path for part in parts for path in part.episode_paths]
+        self.instructions = [text for part in parts for text in part.instructions]
+        self.seeds = [seed for part in parts for seed in part.seeds]
+        self.outcomes = [outcome for part in parts for outcome in part.outcomes]
+        self.left_alone = tuple(dict.fromkeys(name for part in parts for name in part.left_alone))
+        self.notes = [note for part in parts for note in part.notes]
+        self.vector_names = tuple(
+            name
+            for name in first.vector_names
+            if all(
+                name in part.vector_names
+                and part.vector_dimensions(name) == first.vector_dimensions(name)
+                for part in parts
+            )
+        )
+
+    @property
+    def episode_count(self) -> int:
+        """How many episodes there are in all."""
+        return len(self.lengths)
+
+    def state(self, episode: int) -> np.ndarray:
+        """float32 (T, s)."""
+        part, inside = self._find(episode)
+        return part.state(inside)
+
+    def action(self, episode: int) -> np.ndarray:
+        """float32 (T, a), absolute."""
+        part, inside = self._find(episode)
+        return part.action(inside)
+
+    def vector(self, episode: int, name: str) -> np.ndarray:
+        """float32 (T, n), one of `vector_names`."""
+        part, inside = self._find(episode)
+        return part.vector(inside, name)
+
+    def vector_dimensions(self, name: str) -> VectorDimensions:
+        """Names and units of a vector's dimensions."""
+        return self.parts[0].vector_dimensions(name)
+
+    def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
+        """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+        part, inside = self._find(episode)
+        return part.frame(inside, step, camera)
+
+    def image_file(self, episode: int, camera: str) -> Path:
+        """The file that holds the camera's frames of an episode."""
+        part, inside = self._find(episode)
+        return part.image_file(inside, camera)
+
+    def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
+        """int64 (T,), where raw frames lie in the image file; None if they are not used raw."""
+        part, inside = self._find(episode)
+        return part.frame_offsets(inside, camera)
+
+    def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
+        """What besides the image file decides how the frames look."""
+        part, inside = self._find(episode)
+        return part.frame_key(inside, camera)
+
+    def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
+        """int64, ascending steps from which decoding can begin; None if from every step."""
+        part, inside = self._find(episode)
+        return part.key_steps(inside, camera)
+
+    def close(self) -> None:
+        """Close the files that reading frames left open."""
+        for part in self.parts:
+            part.close()
+
+    def _find(self, episode: int) -> tuple[SelectedDataset, int]:
+        place = int(np.searchsorted(self._first, episode, side="right")) - 1
+        return self.parts[place], episode - int(self._first[place])
+
+
+def _check_alike(first: SelectedDataset, other: SelectedDataset) -> None:
+    def plain(schema: Schema) -> Schema:
+        """What images are made from may differ: crop and resize are there to make them alike."""
+        return replace(
+            schema,
+            cameras=tuple(replace(c, source_size=None, crop=None) for c in schema.cameras),
+        )
+
+    differences = plain(first.schema).differences(plain(other.schema))
+    if first.relative_actions != other.relative_actions:
+        differences.append(
+            f"relative actions: {list(first.relative_actions)} here, "
+            f"{list(other.relative_actions)} there"
+        )
+    if differences:
+        raise UserError(
+            f"mix: {first.folder} (here) and {other.folder} (there) do not fit together: "
+            f"{'; '.join(differences)}. Make them alike with cameras, schema or select in mix."
+        )
+
+
+def _labels(folders: Sequence[Path]) -> list[str]:
+    """A short name for each dataset: its folder's, or the path where that is not unique."""
+    names = [folder.resolve().name for folder in folders]
+    return [
+        name if names.count(name) == 1 else f"{folder}"
+        for name, folder in zip(names, folders, strict=True)
+    ]

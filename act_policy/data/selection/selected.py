@@ -1,0 +1,171 @@
+"""A view of a dataset through a selection."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from act_policy.data.dataset import DemonstrationDataset, VectorDimensions, check_step
+from act_policy.data.selection.selection import (
+    Selection,
+    find_cameras,
+    find_dimensions,
+    find_relative,
+    moving_part,
+)
+from act_policy.images.resize import crop_and_resize
+from act_policy.types import Schema
+
+
+class SelectedDataset:
+    """A view of a dataset through a selection; itself demonstrations like any other.
+
+    Steps, cameras and dimensions are counted and named as they are used. The reader has left out
+    episodes that are not selected.
+
+    Args:
+        source: the dataset, of the selected episodes.
+        selection: what of them is used.
+        renamed: name of each camera -> its name in the source, in this order; None keeps them.
+
+    Raises:
+        UserError: a name that the source does not have, or nothing is left.
+    """
+
+    def __init__(
+        self,
+        source: DemonstrationDataset,
+        selection: Selection,
+        renamed: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = source.folder
+        where = f"{source.folder}"
+        self._parts = moving_part(source, selection.trim)
+        self._source = source
+        old = source.schema
+        self._camera_of = dict(renamed or {name: name for name in old.camera_names})
+        cameras = find_cameras(selection, self._camera_of, old.cameras, where)
+        self._changed = {
+            camera.name: camera
+            for camera in cameras
+            if replace(camera, name=self._camera_of[camera.name]) not in old.cameras
+        }
+        state_names, state_units = list(old.state_names), list(old.state_units)
+        self._append = tuple(selection.append)
+        for vector in self._append:
+            names, units = source.vector_dimensions(vector)
+            state_names += [n if n.startswith(vector) else f"{vector}_{n}" for n in names]
+            state_units += units
+        state = find_dimensions("select.state", selection.state, state_names, where)
+        action = find_dimensions("select.actions", selection.actions, old.action_names, where)
+        self.schema: Schema = replace(
+            old,
+            cameras=cameras,
+            state_names=tuple(state_names[i] for i in state),
+            state_units=tuple(state_units[i] for i in state),
+            action_names=tuple(old.action_names[i] for i in action),
+            action_units=tuple(old.action_units[i] for i in action),
+        )
+        self.relative_actions = find_relative(selection.relative, self.schema, where)
+        """The action dimensions that are learned relative to the state of the same name."""
+        episodes = range(source.episode_count)
+        self._states = [self._take_state(episode, state) for episode in episodes]
+        self._actions = [
+            _columns(self._cut(episode, source.action(episode)), action) for episode in episodes
+        ]
+        self.lengths = self._parts[:, 1] - self._parts[:, 0]
+        self.episode_indices = source.episode_indices
+        self.last_index = source.last_index
+        self.episode_names = source.episode_names
+        self.episode_paths = source.episode_paths
+        self.instructions = source.instructions
+        self.seeds = source.seeds
+        self.outcomes = source.outcomes
+        self.vector_names = source.vector_names
+        self.left_alone = source.left_alone
+        self.notes = source.notes
+
+    @property
+    def episode_count(self) -> int:
+        """How many episodes are selected."""
+        return len(self.lengths)
+
+    def state(self, episode: int) -> np.ndarray:
+        """float32 (T, s)."""
+        return self._states[episode]
+
+    def action(self, episode: int) -> np.ndarray:
+        """float32 (T, a), absolute."""
+        return self._actions[episode]
+
+    def vector(self, episode: int, name: str) -> np.ndarray:
+        """float32 (T, n), one of `vector_names`."""
+        return self._cut(episode, self._source.vector(episode, name))
+
+    def vector_dimensions(self, name: str) -> VectorDimensions:
+        """Names and units of a vector's dimensions."""
+        return self._source.vector_dimensions(name)
+
+    def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
+        """uint8 (h, w, 3) RGB, cropped and resized; raises UndecodableFrameError."""
+        check_step(self, episode, step)
+        at = int(self._parts[episode, 0]) + step
+        image = self._source.frame(episode, at, self._camera_of[camera])
+        if (changed := self._changed.get(camera)) is None:
+            return image
+        return crop_and_resize(image, changed.crop, changed.height, changed.width)
+
+    def image_file(self, episode: int, camera: str) -> Path:
+        """The file that holds the camera's frames of an episode."""
+        return self._source.image_file(episode, self._camera_of[camera])
+
+    def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
+        """int64 (T,), where raw frames lie in the image file; None if they are not used raw."""
+        if camera in self._changed:
+            return None
+        offsets = self._source.frame_offsets(episode, self._camera_of[camera])
+        return None if offsets is None else self._cut(episode, offsets)
+
+    def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
+        """What besides the image file decides how the frames look."""
+        key = self._source.frame_key(episode, self._camera_of[camera])
+        return (*key, int(self._parts[episode, 0]))
+
+    def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
+        """int64, ascending steps from which decoding can begin; None if from every step."""
+        keys = self._source.key_steps(episode, self._camera_of[camera])
+        if keys is None:
+            return None
+        first, end = self._parts[episode]
+        return np.unique(np.maximum(keys[keys < end] - first, 0))
+
+    def close(self) -> None:
+        """Close the files that reading frames left open."""
+        self._source.close()
+
+    def __copy__(self) -> "SelectedDataset":
+        """A copy that opens files of its own, for another thread."""
+        other = object.__new__(SelectedDataset)
+        other.__dict__.update(self.__dict__, _source=copy.copy(self._source))
+        return other
+
+    def _cut(self, episode: int, values: np.ndarray) -> np.ndarray:
+        first, end = self._parts[episode]
+        return values[first:end]
+
+    def _take_state(self, episode: int, dimensions: np.ndarray) -> np.ndarray:
+        every = [self._source.state(episode)]
+        every += [self._source.vector(episode, vector) for vector in self._append]
+        if len(every) == 1:
+            return _columns(self._cut(episode, every[0]), dimensions)
+        return _columns(self._cut(episode, np.concatenate(every, axis=1)), dimensions)
+
+
+def _columns(values: np.ndarray, dimensions: np.ndarray) -> np.ndarray:
+    """Some columns; no copy where all are wanted in their order."""
+    if np.array_equal(dimensions, np.arange(values.shape[1])):
+        return values
+    return np.ascontiguousarray(values[:, dimensions])

@@ -1,0 +1,241 @@
+"""What of a dataset is used: settings, checked by name against what there is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from act_policy.data.dataset import DemonstrationDataset, place_of
+from act_policy.errors import UserError
+from act_policy.images.resize import Crop, check_crop
+from act_policy.types import Camera, Schema
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What of a dataset is used; the files stay as they are.
+
+    episodes: only these, by index or name; None is all.
+    exclude: all but these.
+    trim: cuts the still steps off both ends of every episode: those from which to the next no
+        dimension of state or action changes by more than this share of its standard deviation.
+    crop: of each image before it is resized, (top, left, height, width), or one a camera.
+    resize: of each image to (height, width), or one a camera.
+    append: vectors appended to the state, such as "velocity" and "effort".
+    state: its dimensions by name, in this order, appended ones included; None is all.
+    actions: their dimensions by name, in this order; None is all.
+    relative: actions that are learned relative to the state of the same name; True is every one
+        that has such a state, grippers excepted.
+    """
+
+    episodes: Sequence[int | str] | None = None
+    exclude: Sequence[int | str] = ()
+    trim: float | None = None
+    crop: Sequence[int] | Mapping[str, Sequence[int]] | None = None
+    resize: Sequence[int] | Mapping[str, Sequence[int]] | None = None
+    append: Sequence[str] = ()
+    state: Sequence[str] | None = None
+    actions: Sequence[str] | None = None
+    relative: bool | Sequence[str] = False
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any] | None) -> "Selection":
+        """Take what a configuration says; an unknown or impossible setting raises UserError."""
+        known = [field.name for field in fields(cls)]
+        if config is not None and not isinstance(config, Mapping):
+            raise UserError(f"select={config}: expected some of {', '.join(known)}")
+        given = {key: value for key, value in (config or {}).items() if value is not None}
+        if unknown := [key for key in given if key not in known]:
+            raise UserError(f"select has no {', '.join(unknown)}; it has {', '.join(known)}")
+        for name in ("episodes", "exclude"):
+            check_episode_list(f"select.{name}", given.get(name))
+        for name in ("append", "state", "actions", "relative"):
+            value = given.get(name, [])
+            if not _is_list(value, str) and not (name == "relative" and isinstance(value, bool)):
+                raise UserError(f"select.{name}={value}: expected a list of names")
+        trim = given.get("trim", 0.0)
+        if isinstance(trim, bool) or not isinstance(trim, int | float) or not 0 <= trim < 1:
+            raise UserError(
+                f"select.trim={trim}: expected a share of the standard deviation, like 0.01"
+            )
+        return cls(**given)
+
+
+def check_episode_list(name: str, given: Any) -> None:
+    """Raise UserError unless it is None or a list of indices and names."""
+    if given is not None and not _is_list(given, int | str | np.integer):
+        raise UserError(f"{name}: expected a list of indices like [0, 1], found {given!r}")
+
+
+def find_episodes(
+    what: str, given: Sequence[int | str], names: Sequence[str], indices: np.ndarray, where: str
+) -> np.ndarray:
+    """int64, the places in `names` of the given episodes.
+
+    Args:
+        what: the setting, for the message.
+        given: indices, or names with or without the file's ending.
+        names: of the episodes there are.
+        indices: int64, their indices on disk, by which they are given.
+        where: the dataset, for the message.
+    """
+    places: dict[int | str, int] = {int(index): place for place, index in enumerate(indices)}
+    short = [name.rpartition("/")[2] for name in names]
+    for place, (name, last) in enumerate(zip(names, short, strict=True)):
+        # without its dataset's name only where no other dataset has one of that name
+        for form in {name, last} if short.count(last) == 1 else {name}:
+            places |= {form: place, form.removesuffix(".hdf5"): place}
+    if missing := sorted({str(e) for e in given if e not in places}):
+        there = f"{len(names)} episodes, {names[0]} to {names[-1]}" if names else "no episode"
+        whole = len(indices) == 0 or len(indices) == indices.max() + 1
+        among = f"not among 0 to {len(indices) - 1}" if whole else "not among those that are used"
+        raise UserError(f"{what}: episodes [{', '.join(missing)}] are {among}; {where} has {there}")
+    return np.array([places[e] for e in given], np.int64)
+
+
+def choose(selection: Selection, where: str, names: Mapping[int, str]) -> list[int]:
+    """The indices of the selected episodes, ascending; UserError where there are none.
+
+    Args:
+        selection: says which.
+        where: the dataset, for the message.
+        names: of the episodes there are, by their indices.
+    """
+    indices, every = np.array(list(names)), list(names.values())
+    chosen = indices
+    if selection.episodes is not None:
+        places = find_episodes("select.episodes", selection.episodes, every, indices, where)
+        chosen = np.unique(indices[places])
+    excluded = find_episodes("select.exclude", selection.exclude, every, indices, where)
+    found: list[int] = np.setdiff1d(chosen, indices[excluded]).tolist()
+    if not found:
+        raise UserError(f"{where}: select.episodes and select.exclude leave no episode")
+    return found
+
+
+def find_dimensions(
+    what: str, wanted: Sequence[str] | None, names: Sequence[str], where: str
+) -> np.ndarray:
+    """int64, the places of the wanted names; all where None is wanted."""
+    if wanted is None:
+        return np.arange(len(names))
+    if not wanted:
+        raise UserError(f"{what}=[]: expected at least one of {', '.join(names)}")
+    if missing := [name for name in wanted if name not in names]:
+        raise UserError(f"{what}: {where} has no {', '.join(missing)}; it has {', '.join(names)}")
+    if len(set(wanted)) < len(wanted):
+        raise UserError(f"{what}={list(wanted)}: a name stands twice")
+    return np.array([names.index(name) for name in wanted], np.int64)
+
+
+def find_relative(relative: bool | Sequence[str], schema: Schema, where: str) -> tuple[str, ...]:
+    """The action dimensions that are learned relative to the state of the same name."""
+    units = dict(zip(schema.state_names, schema.state_units, strict=True))
+    alike = [
+        name
+        for name, unit in zip(schema.action_names, schema.action_units, strict=True)
+        if units.get(name) == unit
+    ]
+    if relative is False:
+        return ()
+    if relative is True:
+        chosen = [name for name in alike if "gripper" not in name.lower()]
+        if not chosen:
+            raise UserError(
+                f"select.relative=true: in {where} no action has a state of the same name and unit "
+                f"(state {', '.join(schema.state_names)}; actions {', '.join(schema.action_names)})"
+            )
+        return tuple(chosen)
+    if missing := [name for name in relative if name not in alike]:
+        raise UserError(
+            f"select.relative: {', '.join(missing)} is no action of {where} that has a state of "
+            f"the same name and unit; those are {', '.join(alike) or 'none'}"
+        )
+    return tuple(name for name in schema.action_names if name in relative)
+
+
+def find_cameras(
+    selection: Selection, renamed: Mapping[str, str], cameras: Sequence[Camera], where: str
+) -> tuple[Camera, ...]:
+    """The cameras as the policy will see them: renamed, cropped, resized.
+
+    Args:
+        selection: says crop and resize, by the new names.
+        renamed: new name -> name in the dataset.
+        cameras: of the dataset.
+        where: the dataset, for the message.
+    """
+    old = {camera.name: camera for camera in cameras}
+    if missing := [name for name in renamed.values() if name not in old]:
+        raise UserError(f"{where}: no camera {', '.join(missing)}; it has {', '.join(old)}")
+    crops = _for_each("crop", selection.crop, 4, list(renamed))
+    sizes = _for_each("resize", selection.resize, 2, list(renamed))
+    found = []
+    for name, before in renamed.items():
+        camera = old[before]
+        crop: Crop | None = tuple(crops[name]) if name in crops else None  # type: ignore[assignment]
+        if crop is not None:
+            try:
+                check_crop(crop, camera.height, camera.width)
+            except UserError as error:
+                raise UserError(f"select.crop: {where}, camera {name}: {error}") from None
+        height, width = sizes.get(name, crop[2:] if crop else (camera.height, camera.width))
+        if crop is None and (height, width) == (camera.height, camera.width):
+            found.append(Camera(name, height, width, camera.source_size, camera.crop))
+        else:
+            found.append(Camera(name, height, width, (camera.height, camera.width), crop))
+    return tuple(found)
+
+
+def moving_part(dataset: DemonstrationDataset, threshold: float | None) -> np.ndarray:
+    """int64 (episodes, 2): first step and end of each episode without its still ends.
+
+    A step is still if from it to the next no dimension of state or action changes by more than
+    `threshold` times its standard deviation over all episodes. The step at which motion
+    begins is kept, and so is the one at which it ends.
+
+    Raises:
+        UserError: nothing moves in an episode.
+    """
+    episodes = range(dataset.episode_count)
+    parts = np.stack([np.zeros(len(episodes), np.int64), dataset.lengths], axis=1)
+    if threshold is None:
+        return parts
+    both = [np.concatenate([dataset.state(e), dataset.action(e)], axis=1) for e in episodes]
+    limit = threshold * np.concatenate(both).std(axis=0, dtype=np.float64)
+    for part, episode, values in zip(parts, episodes, both, strict=True):
+        moves = np.flatnonzero((np.abs(np.diff(values, axis=0)) > limit).any(axis=1))
+        if len(moves) == 0:
+            raise UserError(
+                f"select.trim={threshold}: {place_of(dataset, episode)}: nothing moves in it; "
+                "leave it out with select.exclude"
+            )
+        part[:] = moves[0], moves[-1] + 2
+    return parts
+
+
+def _for_each(
+    setting: str, given: Any, count: int, cameras: Sequence[str]
+) -> dict[str, tuple[int, ...]]:
+    """The numbers for each camera they are given for."""
+    if given is None:
+        return {}
+    each = given if isinstance(given, Mapping) else dict.fromkeys(cameras, given)
+    if unknown := [name for name in each if name not in cameras]:
+        raise UserError(
+            f"select.{setting}: no camera {', '.join(unknown)}; there are {', '.join(cameras)}"
+        )
+    form = "[top, left, height, width]" if count == 4 else "[height, width]"
+    for name, numbers in each.items():
+        if not _is_list(numbers, int) or len(numbers) != count or min(numbers[-2:]) < 1:
+            raise UserError(f"select.{setting}: {name}: found {numbers}, expected {form} in pixels")
+    return {name: tuple(numbers) for name, numbers in each.items()}
+
+
+def _is_list(value: Any, kind: Any) -> bool:
+    return (
+        isinstance(value, Sequence | np.ndarray)
+        and not isinstance(value, str)
+        and all(isinstance(item, kind) and not isinstance(item, bool) for item in value)
+    )

@@ -1,0 +1,1 @@
+"""Video files by frame number: indexed, decoded, written."""

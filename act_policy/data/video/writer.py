@@ -1,0 +1,211 @@
+"""Video files written frame by frame, or put together from others without decoding."""
+
+import os
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import av
+import numpy as np
+
+from act_policy.errors import UserError
+from act_policy.system.atomic import atomic_file
+
+ENCODERS = {"av1": "libsvtav1", "h264": "libx264", "hevc": "libx265"}
+_OPTIONS = {
+    "libsvtav1": {"preset": "12"},
+    # Without B-frames the order of decoding is that of showing.
+    "libx264": {"preset": "veryfast", "bf": "0"},
+    "libx265": {"preset": "veryfast", "x265-params": "bframes=0:log-level=error"},
+}
+
+
+class FrameRange(NamedTuple):
+    """Frames of a video file that lie together: from number `first` on, so many of them."""
+
+    path: Path
+    first: int
+    frames: int
+
+
+class Stream(NamedTuple):
+    """What two videos must share to be parts of one file."""
+
+    codec: str
+    header: bytes
+    height: int
+    width: int
+    pixels: str
+    time_base: Fraction
+
+
+def check_encoder(codec: str, height: int, width: int) -> str:
+    """The encoder's name; raises UserError where this machine or this image size has none."""
+    if codec not in ENCODERS:
+        raise UserError(f"codec={codec}: expected one of {', '.join(ENCODERS)}")
+    try:
+        av.codec.Codec(ENCODERS[codec], "w")
+    except av.codec.codec.UnknownCodecError:
+        raise UserError(
+            f"codec={codec}: this machine's PyAV has no {ENCODERS[codec]}; choose another codec "
+            f"of {', '.join(ENCODERS)}, or images=png"
+        ) from None
+    if height % 2 or width % 2:
+        raise UserError(
+            f"images of {height}x{width}: a video needs an even height and width; use images=png"
+        )
+    return ENCODERS[codec]
+
+
+def encode_video(
+    path: Path,
+    frames: Iterable[np.ndarray],
+    rate: float,
+    codec: str = "av1",
+    crf: int = 30,
+    group: int = 2,
+) -> int:
+    """Write frames as one video, whole or not at all.
+
+    Args:
+        path: the file.
+        frames: uint8 (h, w, 3) RGB, one after the other.
+        rate: frames a second.
+        codec: av1, h264 or hevc.
+        crf: the encoder's constant quality; smaller is better and larger.
+        group: a key frame every so many frames; a frame far from one takes longer to reach.
+
+    Returns:
+        How many frames were written.
+    """
+    os.environ.setdefault("SVT_LOG", "1")  # errors only: the library prints a page otherwise
+    count, stream = 0, None
+    with atomic_file(path) as file, _open_mp4(file.name) as container:
+        for frame in frames:
+            if stream is None:
+                height, width = frame.shape[:2]
+                encoder = check_encoder(codec, height, width)
+                options = {"crf": str(crf), "g": str(group), **_OPTIONS[encoder]}
+                stream = container.add_stream(encoder, rate=_exact(rate), options=options)
+                stream.height, stream.width, stream.pix_fmt = height, width, "yuv420p"
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+            count += 1
+        if stream is None:
+            raise UserError(f"{path}: there is no frame to write")
+        container.mux(stream.encode())
+    return count
+
+
+def read_stream(path: Path) -> Stream:
+    """What a video's packets need to be decoded; raises UserError."""
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            context = stream.codec_context
+            return Stream(
+                context.name,
+                bytes(context.extradata or b""),
+                context.height,
+                context.width,
+                str(context.pix_fmt),
+                Fraction(stream.time_base or 1),
+            )
+    except (av.error.FFmpegError, IndexError) as error:
+        raise UserError(f"{path}: is not a readable video ({error})") from None
+
+
+class _Order(NamedTuple):
+    """Of the packets of some frames, in the order of decoding.
+
+    begin: how many packets of the file come before them.
+    numbers: which frame of the range each shows.
+    """
+
+    begin: int
+    numbers: list[int]
+
+
+def can_be_copied(frames: FrameRange) -> bool:
+    """Whether the frames can be cut out without decoding: no other frame is needed for them.
+
+    They must begin with a key frame and lie together in the order of decoding too.
+    """
+    return _order(frames) is not None
+
+
+def _order(frames: FrameRange) -> _Order | None:
+    shown: list[int] = []
+    keys: list[bool] = []
+    with av.open(str(frames.path)) as container:
+        for packet in container.demux(video=0):
+            if packet.pts is None:
+                continue
+            if packet.is_discard or packet.is_corrupt:
+                return None
+            shown.append(packet.pts)
+            keys.append(packet.is_keyframe)
+    wanted = sorted(shown)[frames.first : frames.first + frames.frames]
+    if len(wanted) < frames.frames or len(set(shown)) < len(shown):
+        return None
+    number_of = {pts: number for number, pts in enumerate(wanted)}
+    places = [place for place, pts in enumerate(shown) if pts in number_of]
+    numbers = [number_of[shown[place]] for place in places]
+    together = places[-1] - places[0] + 1 == len(places)
+    return _Order(places[0], numbers) if together and keys[places[0]] and not numbers[0] else None
+
+
+def join_videos(path: Path, parts: Sequence[FrameRange], rate: float) -> None:
+    """Copy the packets of some frame ranges into one file, whole or not at all; nothing is decoded.
+
+    Frame n of the file is shown at n / rate exactly, whatever the times in the sources were.
+
+    Raises:
+        UserError: a part cannot be copied, or the parts are not encoded alike.
+    """
+    first_stream = read_stream(parts[0].path)
+    orders: list[_Order] = []
+    for part in parts:
+        order = _order(part)
+        if order is None or read_stream(part.path) != first_stream:
+            raise UserError(f"{part.path}: its frames cannot be copied beside {parts[0].path}")
+        orders.append(order)
+    # A packet must be decoded no later than it is shown: all are decoded early by so many frames.
+    early = max(place - n for order in orders for place, n in enumerate(order.numbers))
+    ticks = 1 / (_exact(rate) * first_stream.time_base)
+    before = 0
+    with atomic_file(path) as file, _open_mp4(file.name) as output:
+        stream: Any = None
+        for part, order in zip(parts, orders, strict=True):
+            with av.open(str(part.path)) as source:
+                if stream is None:
+                    stream = output.add_stream_from_template(source.streams.video[0], opaque=True)
+                    stream.time_base = first_stream.time_base
+                place = -order.begin
+                for packet in source.demux(video=0):
+                    if packet.pts is None:
+                        continue
+                    if 0 <= place < len(order.numbers):
+                        packet.pts = round((before + order.numbers[place]) * ticks)
+                        packet.dts = round((before + place - early) * ticks)
+                        packet.duration = round(ticks)
+                        packet.stream = stream
+                        output.mux(packet)
+                    place += 1
+            before += part.frames
+
+
+def size_in_bytes(frames: FrameRange) -> int:
+    """About what the frames take of their file."""
+    with av.open(str(frames.path)) as container:
+        total = container.streams.video[0].frames or frames.frames
+    return frames.path.stat().st_size * frames.frames // max(total, 1)
+
+
+def _open_mp4(path: str) -> Any:
+    # With the index in front a file that was copied only in part is still known as cut short.
+    return av.open(path, "w", format="mp4", options={"movflags": "faststart"})
+
+
+def _exact(rate: float) -> Fraction:
+    return Fraction(rate).limit_denominator(1001)

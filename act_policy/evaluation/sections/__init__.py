@@ -1,0 +1,1 @@
+"""Sections of the HTML reports on an evaluation."""

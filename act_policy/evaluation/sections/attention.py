@@ -1,0 +1,80 @@
+"""What the action queries read: latent, state, and each place in each camera's image."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from act_policy.evaluation.sections.heat_map import Reading
+from act_policy.model.act import ACT
+from act_policy.model.policy import ACTPolicy
+from act_policy.types import Observation
+
+
+def read_attention(policy: ACTPolicy, observations: list[Observation[np.ndarray]]) -> list[Reading]:
+    """Let the policy predict, and return what the last decoder block's queries read.
+
+    Args:
+        policy: on any device; left as it was.
+        observations: single ones, raw.
+    """
+    batch = Observation(
+        {
+            name: np.stack([np.asarray(one.images[name]) for one in observations])
+            for name in policy.schema.camera_names
+        },
+        np.stack([one.state for one in observations]),
+        None
+        if observations[0].environment_state is None
+        else np.stack([one.environment_state for one in observations]),  # type: ignore[misc]
+    )
+    with recorded_weights(policy.act) as weights:
+        policy.predict_chunk(batch)
+    return [_reading(policy.act, one.numpy()) for one in weights[-1].float().cpu()]
+
+
+@contextmanager
+def recorded_weights(act: ACT) -> Iterator[list[Float[Tensor, "b heads k t"]]]:
+    """Within the context, a forward pass fills the list with each decoder block's weights.
+
+    The blocks' cross-attention is asked for its weights by hooks, which go when the context ends;
+    the module keeps nothing.
+    """
+    weights: list[Tensor] = []
+
+    def ask(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return args, kwargs | {"need_weights": True}
+
+    def take(module: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> None:
+        weights.append(output[1].detach())
+
+    hooks = []
+    try:
+        for block in act.decoder:
+            attention: nn.Module = block.cross_attention  # type: ignore[assignment]
+            hooks.append(attention.register_forward_pre_hook(ask, with_kwargs=True))
+            hooks.append(attention.register_forward_hook(take))
+        yield weights
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _reading(act: ACT, weights: np.ndarray) -> Reading:
+    """Name the memory tokens (heads, k, t) in the order in which `ACT.encode` lines them up."""
+    names = ["latent", "state"]
+    if act.config.environment_state_size:
+        names.append("environment state")
+    vectors = {name: weights[..., i] for i, name in enumerate(names)}
+    maps, first = {}, len(names)
+    for camera in act.config.camera_names:
+        height, width = act.map_sizes[camera]
+        cells = weights[..., first : first + height * width]
+        maps[camera] = cells.reshape(*weights.shape[:-1], height, width)
+        first += height * width
+    if first != weights.shape[-1]:
+        raise RuntimeError(f"{weights.shape[-1]} memory tokens, of which {first} are known")
+    return Reading(vectors, maps)

@@ -1,0 +1,250 @@
+"""report.html of an evaluation: all there is to look at, in one file."""
+
+import json
+import shlex
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from act_policy.control.chunks.executor import ChunkPolicy
+from act_policy.errors import UserError
+from act_policy.evaluation.moments import Look, Seen, even_steps, see_moments
+from act_policy.evaluation.open_loop import OpenLoop
+from act_policy.evaluation.report import warnings
+from act_policy.evaluation.rollouts import Environment, EpisodeResult
+from act_policy.evaluation.sections.attention_section import Moment, attention_section
+from act_policy.evaluation.sections.chunk_sections import (
+    EXECUTED,
+    MEASURED,
+    chunk_charts,
+    closest,
+    joints,
+    open_loop_chunks_section,
+    open_loop_section,
+)
+from act_policy.evaluation.sections.heat_map import write_attention_image
+from act_policy.evaluation.sections.rollout_sections import (
+    failures_section,
+    films_section,
+    outcome,
+    success_section,
+)
+from act_policy.report.learning_curves import curves_section, read_metrics
+from act_policy.report.page import film_strip, page, paragraph, section, table, write_page
+from act_policy.sim.aloha_tasks import stages_in_words
+from act_policy.types import Observation
+
+REPORT_FILE, ATTENTION_FILE, FILM_STRIP_FILE = "report.html", "attention.png", "film_strip.png"
+STRIPS = 24
+"""At most so many failures are shown."""
+STRIP_HEIGHT = 136
+"""Of their images in pixels."""
+MOMENTS = 4
+"""At most so many of an episode's looks show what the policy attends to."""
+CHUNKS = 8
+"""At most so many predicted chunks of an episode are shown."""
+
+
+@dataclass(frozen=True)
+class Background:
+    """What a report shows beside the evaluation itself, each None where it is not at hand.
+
+    metrics: metrics.csv of the training run.
+    score: policy -> its errors on demonstrations that it was not trained on.
+    """
+
+    metrics: Path | None = None
+    score: Callable[[ChunkPolicy], OpenLoop | None] | None = None
+
+
+def write_rollout_report(
+    out: Path,
+    report: Mapping[str, Any],
+    policy: ChunkPolicy,
+    results: Sequence[EpisodeResult],
+    filmed: Sequence[EpisodeResult],
+    demonstrations: Sequence[np.ndarray],
+    build: Callable[..., Environment],
+    workers: int,
+    background: Background,
+) -> None:
+    """Write report.html, and attention.png and film_strip.png of the first filmed episode.
+
+    Args:
+        out: folder of the evaluation, which holds videos/.
+        report: what evaluation.json holds.
+        policy: that was evaluated.
+        results: its episodes.
+        filmed: those of them in videos/.
+        demonstrations: actions (T, a) of those it was trained on; may be empty.
+        build: (schema, sizes) -> environment, to see moments again.
+        workers: number of processes.
+        background: what else is at hand.
+    """
+    failures = _of_every_stage([result for result in results if not result.success])[:STRIPS]
+    successes = [result for result in results if result.success]
+    every = report["settings"]["execute_steps"] or policy.chunk_length
+    if report["settings"]["ensemble_coefficient"] is not None:
+        every = 1
+    chosen = [*successes[:1], *failures[:1]]
+    # about as many chunks as lie end to end, but never many: those that overlap look alike
+    asked = [
+        _asked(one, every, min(CHUNKS, max(2, 1 + one.steps // policy.chunk_length)))
+        for one in chosen
+    ]
+    attended = _asked(chosen[0], every, MOMENTS)
+    views = [Look(one, (*steps, *attended)) for one, steps in zip(chosen, asked, strict=True)]
+    strips = [Look(one, even_steps(one.steps, 6), STRIP_HEIGHT) for one in failures]
+    seen = see_moments(build, policy.schema, [*views, *strips], workers)
+    moments = {f"{chosen[0]}, step {step}": seen[0].moments[step] for step in attended}
+    summaries = {"policy": report, **report["baselines"]}
+    open_loop = None if background.score is None else background.score(policy)
+    _write(
+        out,
+        f"{report['task']}: {report['success_rate']:.1%} of {len(results)} episodes",
+        [
+            success_section(summaries, warnings(report)),
+            films_section(out / "videos", filmed, len(policy.schema.cameras)),
+            failures_section(
+                results,
+                list(zip(failures, seen[len(views) :], strict=True)),
+                stages_in_words(report["task"]),
+            ),
+            _chunks(policy, chosen, asked, seen[: len(views)], demonstrations),
+            *_attention(out, moments, policy),
+            *([] if open_loop is None else [open_loop_section(open_loop)]),
+        ],
+        policy,
+        report,
+        background.metrics,
+    )
+    if filmed:
+        strip = f"seed_{filmed[0].seed}_{outcome(filmed[0])}.png"
+        shutil.copyfile(out / "videos" / strip, out / FILM_STRIP_FILE)
+
+
+def write_replay_report(
+    out: Path,
+    report: Mapping[str, Any],
+    policy: ChunkPolicy,
+    result: OpenLoop,
+    metrics: Path | None,
+) -> None:
+    """Write report.html and attention.png of an evaluation without a simulator."""
+    dataset, episode = result.dataset, result.episodes[0]
+    steps = even_steps(int(dataset.lengths[episode]) - 1, 6)
+    cameras = policy.schema.camera_names
+    observed = {
+        step: Observation(
+            {name: dataset.frame(episode, step, name) for name in cameras},
+            dataset.state(episode)[step],
+        )
+        for step in steps
+    }
+    strips = [
+        film_strip(
+            [observed[step].images[name] for step in steps],
+            [f"step {step}" for step in steps],
+            scale=STRIP_HEIGHT / observed[0].images[name].shape[0],
+        )
+        for name in cameras
+    ]
+    name = dataset.episode_names[episode]
+    moments = {f"step {step}": observed[step] for step in steps[:MOMENTS]}
+    _write(
+        out,
+        f"Open loop on {dataset.folder.name}",
+        [
+            open_loop_section(result),
+            section("The demonstration", paragraph(f"Episode {name}."), *strips),
+            open_loop_chunks_section(result),
+            *_attention(out, moments, policy),
+        ],
+        policy,
+        report,
+        metrics,
+    )
+
+
+def _chunks(
+    policy: ChunkPolicy,
+    episodes: Sequence[EpisodeResult],
+    asked: Sequence[Sequence[int]],
+    seen: Sequence[Seen],
+    demonstrations: Sequence[np.ndarray],
+) -> Markup:
+    """What the policy predicted at some steps of some episodes."""
+    parts: list[Markup] = []
+    for one, steps, found in zip(episodes, asked, seen, strict=True):
+        chunks = {step: policy.predict_chunk(found.moments[step]) for step in steps}
+        lines = {EXECUTED: one.actions}
+        if demonstrations:
+            lines["closest demonstration"] = closest(one.actions, demonstrations)
+        lines[MEASURED] = joints(policy.schema, found.states)
+        parts.append(paragraph(f"{one}, {outcome(one)} after {one.steps} steps:"))
+        parts.append(chunk_charts(policy.schema, lines, chunks))
+    return section("Predicted chunks, executed and demonstrated actions", *parts)
+
+
+def _of_every_stage(failures: Sequence[EpisodeResult]) -> list[EpisodeResult]:
+    """The first of each stage, then the second of each, and so on."""
+    earlier: Counter[int | None] = Counter()
+    ranks = []
+    for failure in failures:
+        ranks.append(earlier[failure.stage])
+        earlier[failure.stage] += 1
+    return [failures[i] for i in np.argsort(ranks, kind="stable")]
+
+
+def _asked(episode: EpisodeResult, every: int, count: int) -> list[int]:
+    """At most `count` of the steps, `every` so many, at which the policy was asked."""
+    steps = range(0, episode.steps, every)
+    return [steps[i] for i in even_steps(len(steps) - 1, count)]
+
+
+def _attention(
+    out: Path, moments: Mapping[str, Observation[np.ndarray]], policy: ChunkPolicy
+) -> list[Markup]:
+    """The section on attention, and attention.png; nothing for a network that hides it."""
+    if not hasattr(policy, "act"):  # an ONNX file, for which there may be no torch either
+        return []
+    from act_policy.evaluation.sections.attention import read_attention
+
+    observations = list(moments.values())
+    readings = read_attention(policy, observations)  # type: ignore[arg-type]
+    write_attention_image(out / ATTENTION_FILE, observations, readings)
+    return [
+        attention_section(
+            [Moment(*parts) for parts in zip(moments, observations, readings, strict=True)]
+        )
+    ]
+
+
+def _write(
+    out: Path,
+    title: str,
+    sections: Sequence[Markup],
+    policy: ChunkPolicy,
+    report: Mapping[str, Any],
+    metrics: Path | None,
+) -> None:
+    curves = []
+    if metrics is not None and metrics.is_file():
+        curves.append(curves_section(read_metrics(metrics), policy.schema))
+    made_with = {**report["checkpoint"], **report.get("settings", {}), **report["versions"]}
+    rows = [
+        [name.replace("_", " "), value if isinstance(value, str) else json.dumps(value)]
+        for name, value in (made_with | {"command": shlex.join(made_with["command"])}).items()
+    ]
+    path = out / REPORT_FILE
+    try:
+        last = section("Made with", table(["", ""], rows))
+        write_page(path, page(title, *sections, *curves, last))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from None

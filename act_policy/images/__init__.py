@@ -1,0 +1,1 @@
+"""Images resized alike in training and on the robot, and their brightness."""

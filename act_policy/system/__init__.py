@@ -1,0 +1,1 @@
+"""Files, processes and versions: what the operating system gives."""

@@ -1,0 +1,46 @@
+"""What a result was made with, to be kept beside it."""
+
+import platform
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = (
+    "act_policy",
+    "gym-aloha",
+    "gymnasium",
+    "h5py",
+    "lightning",
+    "metaworld",
+    "mujoco",
+    "numpy",
+    "onnxruntime",
+    "torch",
+    "torchvision",
+)
+
+
+def versions() -> dict[str, object]:
+    """Time, command, Python, machine, every package that is installed, and the commit."""
+    found: dict[str, object] = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    checkout = Path(__file__).parents[2]
+    if (checkout / ".git").exists():  # else git answers for whatever holds the environment
+        describe = ["git", "-C", str(checkout), "describe", "--always", "--dirty"]
+        with suppress(OSError, subprocess.CalledProcessError):  # no git on this machine
+            found["commit"] = subprocess.check_output(
+                describe, stderr=subprocess.DEVNULL, text=True
+            ).strip()
+    return found

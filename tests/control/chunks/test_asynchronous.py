@@ -1,0 +1,240 @@
+"""The asynchronous executor: true ages, blending, rates, late and broken answers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from act_policy import Observation, UserError
+from act_policy.control.chunks.asynchronous import AsynchronousExecutor, PolicyError, max_action_age
+from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.config import config_from_dict
+from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Clock, LateInference, space_of
+
+STEP = 1 / SCHEMA.rate
+
+
+def observe(value: float = 0.0) -> Observation[np.ndarray]:
+    images = {name: np.zeros((4, 6, 3), np.uint8) for name in SCHEMA.camera_names}
+    return Observation(images, np.array([value, 0.5], np.float32))
+
+
+class Counting:
+    """Row i of the n-th chunk is (100 n + i) in every dimension."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, observation: Observation[np.ndarray]) -> np.ndarray:
+        rows = 100.0 * self.calls + np.arange(CHUNK_LENGTH)
+        self.calls += 1
+        return np.tile(rows[:, None], (1, 3))
+
+
+def make(
+    delay: float = 0.0, safety: dict[str, Any] | None = None, **timing: Any
+) -> tuple[AsynchronousExecutor, LateInference, Clock]:
+    described = config_from_dict({"timing": timing, "safety": safety or {}})
+    clock = Clock()
+    inference = LateInference(clock, Counting(), delay)
+    return AsynchronousExecutor(inference, space_of(described), described), inference, clock
+
+
+def follow(
+    executor: AsynchronousExecutor, clock: Clock, ticks: int, period: float = STEP, index: int = 0
+) -> list[float | None]:
+    """Look and act so often; the actions of one dimension."""
+    actions: list[float | None] = []
+    for _ in range(ticks):
+        executor.observe(observe(), clock.now, clock.now)
+        proposal = executor.action(clock.now)
+        actions.append(None if proposal is None else float(proposal.action[index]))
+        clock.now += period
+    return actions
+
+
+def test_without_delay_it_does_what_the_synchronous_executor_does() -> None:
+    executor, _, clock = make(execute_steps=4, blend_steps=0)
+
+    class Policy:
+        schema, chunk_length = SCHEMA, CHUNK_LENGTH
+        predict_chunk = Counting().__call__
+
+    synchronous = ChunkExecutor(Policy(), execute_steps=4)
+    expected = [float(synchronous.select_action(observe())[0]) for _ in range(15)]
+    assert follow(executor, clock, 15) == expected
+
+
+def test_what_is_past_when_a_chunk_arrives_is_dropped() -> None:
+    executor, inference, clock = make(delay=2 * STEP, execute_steps=5, blend_steps=0)
+    actions = follow(executor, clock, 16)
+    # Nothing until the first chunk, which begins when it comes: the arm rested meanwhile. The
+    # second question is asked 5 steps after the first, and its answer enters with its row 2.
+    assert actions[:7] == [None, None, 0, 1, 2, 3, 4]
+    assert actions[7:12] == [102, 103, 104, 105, 106]
+    assert actions[12:] == [202, 203, 204, 205]
+    np.testing.assert_allclose(np.diff(inference.asked), 5 * STEP)
+
+
+@settings(max_examples=30)
+@given(
+    delays=st.lists(st.floats(0, 4.5), min_size=40, max_size=40),
+    execute_steps=st.integers(1, 5),
+    blend_steps=st.integers(0, 3),
+    motor_rate=st.sampled_from([None, 25.0, 7.0]),
+)
+def test_an_action_is_of_its_own_moment_whatever_the_delays(
+    delays: list[float], execute_steps: int, blend_steps: int, motor_rate: float | None
+) -> None:
+    """Row i of a chunk says the moment it is meant for: what is done is the present moment."""
+    timing: dict[str, Any] = {"motor_rate": motor_rate} if motor_rate else {}
+    timing |= {"execute_steps": execute_steps, "blend_steps": blend_steps}
+    executor, inference, clock = make(safety={"max_answer_time": 9}, **timing)
+    begun = clock.now
+    period = 1 / (motor_rate or SCHEMA.rate)
+
+    def meant_for(observation: Observation[np.ndarray]) -> np.ndarray:
+        moments = observation.state[0] + np.arange(CHUNK_LENGTH) * STEP
+        return np.tile(moments[:, None], (1, 3))
+
+    inference.predict = meant_for
+    for delay in delays:
+        inference.delay = delay * STEP
+        executor.observe(observe(clock.now - begun), clock.now, clock.now)
+        proposal = executor.action(clock.now)
+        if proposal is not None and len(inference.asked) > 3:  # the first begins when it comes
+            assert executor._chunks[-1].begin == executor._chunks[-1].captured
+            if executor._before is None:
+                assert proposal.action[0] == pytest.approx(clock.now - begun, abs=1e-3)
+            assert proposal.age <= CHUNK_LENGTH * STEP + 1e-6
+        clock.now += period
+
+
+def test_the_age_counts_from_the_capture() -> None:
+    executor, _, clock = make(delay=2 * STEP)
+    executor.observe(observe(), clock.now - 0.07, clock.now)
+    clock.now += 2 * STEP
+    proposal = executor.action(clock.now)
+    assert proposal is not None
+    assert proposal.age == pytest.approx(2 * STEP + 0.07)
+
+
+def test_a_new_chunk_passes_in_slowly_but_a_gripper_switches_at_once() -> None:
+    arm, _, clock = make(execute_steps=5, blend_steps=3)
+    shoulder = follow(arm, clock, 10)
+    assert shoulder[:5] == [0, 1, 2, 3, 4]
+    # old rows 5, 6, 7 and new rows 100, 101, 102: a quarter, a half, three quarters
+    assert shoulder[5:9] == pytest.approx(
+        [5 + 0.25 * 95, 6 + 0.5 * 95, 7 + 0.75 * 95, 103], abs=1e-4
+    )
+    gripper, _, clock = make(execute_steps=5, blend_steps=3)
+    assert follow(gripper, clock, 8, index=1)[5:] == [100, 101, 102]
+
+
+def test_a_wrapping_angle_is_neither_blended_nor_interpolated() -> None:
+    described = config_from_dict(
+        {
+            "joints": {"shoulder": {"wraps": [-500, 500]}},
+            "timing": {"execute_steps": 5, "blend_steps": 3, "motor_rate": 20.0},
+        }
+    )
+    clock = Clock()
+    executor = AsynchronousExecutor(
+        LateInference(clock, Counting()), space_of(described), described
+    )
+    actions = follow(executor, clock, 12, period=STEP / 2)
+    assert actions == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 100, 100]
+
+
+def test_a_faster_motor_gets_interpolated_actions() -> None:
+    executor, _, clock = make(motor_rate=40.0, blend_steps=0)
+    actions = follow(executor, clock, 9, period=STEP / 4)
+    assert actions == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2], abs=1e-4)
+
+
+def test_a_slower_motor_skips_steps() -> None:
+    executor, _, clock = make(motor_rate=4.0, blend_steps=0, execute_steps=10)
+    assert follow(executor, clock, 3, period=0.25) == pytest.approx([0, 2.5, 5], abs=1e-4)
+
+
+def test_a_chunk_is_kept_for_its_minimum() -> None:
+    executor, _, clock = make(execute_steps=1, minimum_steps=3, blend_steps=0)
+    actions = follow(executor, clock, 7)
+    assert actions[:3] == [0, 1, 2]
+    assert actions[3] is not None
+    assert actions[3] >= 100
+    assert all(a is not None and int(a) // 100 == int(actions[3]) // 100 for a in actions[3:6])
+
+
+def test_past_the_end_of_a_chunk_there_is_no_action() -> None:
+    executor, inference, clock = make(execute_steps=10, safety={"max_answer_time": 99.0})
+    follow(executor, clock, 1)
+    inference.delay = 99.0
+    assert follow(executor, clock, 12)[8:] == [9, None, None, None]
+
+
+def test_ensembling_is_that_of_the_paper() -> None:
+    executor, _, clock = make(execute_steps=1, ensemble_coefficient=0.5, blend_steps=0)
+
+    class Policy:
+        schema, chunk_length = SCHEMA, CHUNK_LENGTH
+        predict_chunk = Counting().__call__
+
+    synchronous = ChunkExecutor(Policy(), ensemble_coefficient=0.5)
+    expected = [float(synchronous.select_action(observe())[0]) for _ in range(14)]
+    assert follow(executor, clock, 14) == pytest.approx(expected)
+
+
+def test_a_policy_that_does_not_answer_is_a_fault() -> None:
+    executor, inference, clock = make(execute_steps=2, safety={"max_answer_time": 0.35})
+    follow(executor, clock, 2)
+    inference.delay = 2.0
+    assert follow(executor, clock, 4)[-1] == 5  # the chunk lasts, but nobody knows for how long
+    with pytest.raises(PolicyError, match=r"not answered for 0\.40 s"):
+        follow(executor, clock, 2)
+
+
+def test_after_a_reset_the_open_answer_does_not_count() -> None:
+    executor, inference, clock = make(delay=3 * STEP)
+    follow(executor, clock, 2)
+    executor.reset()
+    inference.delay = 0.0
+    actions = follow(executor, clock, 4)
+    assert actions == [None, None, 100, 101]  # of the second question
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_no_number_never_gets_in(bad: float) -> None:
+    executor, inference, clock = make()
+    broken = np.zeros((CHUNK_LENGTH, 3))
+    broken[7, 1] = bad
+    inference.predict = lambda observation: broken
+    with pytest.raises(PolicyError, match="no finite number for gripper"):
+        follow(executor, clock, 1)
+    inference.predict = lambda observation: np.zeros((3, 3))
+    with pytest.raises(PolicyError, match=r"chunk of \(3, 3\), not \(10, 3\)"):
+        follow(executor, clock, 9)
+
+
+@pytest.mark.parametrize("name", ["execute_steps", "minimum_steps", "blend_steps"])
+def test_more_steps_than_a_chunk_has_are_refused(name: str) -> None:
+    with pytest.raises(UserError, match=rf"timing\.{name} is 11, the policy's chunk has 10"):
+        make(**{name: 11})
+
+
+def test_a_whole_chunk_of_a_slow_policy_is_not_stale() -> None:
+    config = config_from_dict({"timing": {"execute_steps": 10, "blend_steps": 0}})
+    clock = Clock()
+    inference = LateInference(clock, Counting(), delay=3 * STEP)
+    executor = AsynchronousExecutor(inference, space_of(), config)
+    limit = max_action_age(inference, config)
+    ages = []
+    for _ in range(13):
+        executor.observe(observe(), clock.now, clock.now)
+        if (proposal := executor.action(clock.now)) is not None:
+            ages.append(proposal.age)
+        clock.now += STEP
+    assert ages[-1] == pytest.approx(12 * STEP)  # of ten rows the last, begun three steps late
+    assert max(ages) <= limit

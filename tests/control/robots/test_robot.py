@@ -1,0 +1,107 @@
+"""Robots of others: LeRobot's methods are enough; what is missing is said."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from act_policy import UserError
+from act_policy.control.robots.robot import LeRobotRobot, load_robot
+from act_policy.control.robots.simulated_arm import SimulatedArm
+from act_policy.images.levels import frame_levels
+from act_policy.types import Camera, ImageLevels
+from tests.control.loop_for_tests import SCHEMA, Clock, space_of
+
+
+class Follower:
+    """As LeRobot 0.4's SO-101: flat dictionaries, "<motor>.pos" floats, camera images (h, w, 3)."""
+
+    observation_features: Any = {"elbow.pos": float, "gripper.pos": float, "front": (4, 6, 3)}  # noqa: RUF012
+    action_features: Any = {"elbow.pos": float, "gripper.pos": float}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def connect(self, calibrate: bool = True) -> None:
+        self.calls.append("connect")
+
+    def get_observation(self) -> dict[str, Any]:
+        image = np.full((4, 6, 3), 9, np.uint8)
+        return {"front": image, "gripper.pos": np.float32(40.0), "elbow.pos": -12.5}
+
+    def send_action(self, action: dict[str, float]) -> dict[str, float]:
+        self.calls.append(action)
+        return {name: min(value, 20.0) for name, value in action.items()}
+
+    def disconnect(self) -> None:
+        self.calls.append("disconnect")
+
+
+def test_lerobots_methods_and_names() -> None:
+    clock, follower = Clock(), Follower()
+    robot = LeRobotRobot(follower, clock)
+    assert robot.action_names == ("elbow.pos", "gripper.pos")
+    robot.connect()
+    reading = robot.get_observation()
+    assert reading.captured == clock.now
+    assert reading.joints == {"elbow.pos": -12.5, "gripper.pos": 40.0}
+    assert list(reading.images) == ["front"]
+    assert robot.send_action({"elbow.pos": 30.0, "gripper.pos": 1.0}) == {
+        "elbow.pos": 20.0,
+        "gripper.pos": 1.0,
+    }
+    robot.disconnect()
+    assert follower.calls == ["connect", {"elbow.pos": 30.0, "gripper.pos": 1.0}, "disconnect"]
+    follower.observation_features = {**Follower.observation_features, "wrist": (4, 6, 3)}
+    with pytest.raises(UserError, match="its observation has no wrist"):
+        robot.get_observation()
+
+
+def test_the_owners_function_is_found_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_robot_for_tests.py").write_text(
+        "from tests_follower import Follower\n"
+        "def make(schema): return Follower()\n"
+        "def wrong(schema): return schema\n"
+        "number = 3\n"
+    )
+    monkeypatch.setitem(sys.modules, "tests_follower", sys.modules[__name__])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert isinstance(load_robot("my_robot_for_tests:make", SCHEMA), LeRobotRobot)
+    with pytest.raises(UserError, match=r"\(Schema\) has no connect, get_observation, send_act"):
+        load_robot("my_robot_for_tests:wrong", SCHEMA)
+    for spec, message in (
+        ("my_robot_for_tests", "expected MODULE:FUNCTION"),
+        ("my_robot_for_tests:none", "cannot be imported"),
+        ("no_such_module_here:make", "cannot be imported"),
+        ("my_robot_for_tests:number", "is no function"),
+    ):
+        with pytest.raises(UserError, match=message):
+            load_robot(spec, SCHEMA)
+
+
+def test_the_simulated_arm_is_as_bright_as_the_demonstrations() -> None:
+    for mean, deviation in ((0.3, 0.1), (0.7, 0.02)):
+        levels = {"wrist": ImageLevels((mean - 0.1, mean + 0.1), (deviation, deviation))}
+        schema = replace(SCHEMA, cameras=(Camera("wrist", 48, 64),))
+        arm = SimulatedArm(schema, space_of(), np.array([0.0, 0.5]), levels)
+        found = frame_levels(arm.get_observation().images["wrist"])
+        assert found == pytest.approx((mean, deviation), abs=0.02)
+
+
+def test_the_simulated_arm_follows_in_its_own_time() -> None:
+    clock = Clock()
+    arm = SimulatedArm(SCHEMA, space_of(), np.array([0.0, 0.5]), lag=0.1, clock=clock)
+    arm.send_action({"shoulder": 1.0, "gripper": 0.5, "base": 0.2})
+    clock.now += 0.1
+    reading = arm.get_observation()
+    assert reading.joints["shoulder"] == pytest.approx(1 - np.exp(-1))
+    assert reading.images["wrist"].shape == (4, 6, 3)
+    assert (reading.images["wrist"] != arm.get_observation().images["wrist"]).any()
+    clock.now += 5
+    assert arm.get_observation().joints["shoulder"] == pytest.approx(1.0)

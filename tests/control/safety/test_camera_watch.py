@@ -1,0 +1,53 @@
+"""Frozen, black and oddly lit cameras."""
+
+import numpy as np
+
+from act_policy.control.config import SafetyConfig, config_from_dict
+from act_policy.control.safety.camera_watch import CameraWatch
+from act_policy.images.levels import frame_levels
+from act_policy.types import ImageLevels
+from tests.control.loop_for_tests import SHOWN
+
+LIT = SHOWN._replace(images={"front": ImageLevels(mean=(0.4, 0.5), deviation=(0.05, 0.1))})
+RANDOM = np.random.default_rng(0)
+
+
+def image(brightness: float, contrast: float = 0.06) -> np.ndarray:
+    pixels = RANDOM.normal(255 * brightness, 255 * contrast, (12, 16, 3))
+    return np.clip(pixels, 0, 255).astype(np.uint8)
+
+
+def test_levels() -> None:
+    half = np.zeros((2, 2, 3), np.uint8)
+    half[0] = 255
+    assert frame_levels(half) == (0.5, 0.5)
+
+
+def test_light_far_from_the_demonstrations_is_a_fault_after_a_while() -> None:
+    watch = CameraWatch(LIT, SafetyConfig())
+    assert watch.fault({"front": image(0.45)}, 0.0) is None
+    assert watch.fault({"front": image(0.9)}, 0.5) is None
+    assert watch.fault({"front": image(0.9)}, 1.0) is None
+    assert watch.fault({"front": image(0.45)}, 1.2) is None  # a flash is none
+    for now in (1.3, 1.8):
+        assert watch.fault({"front": image(0.9)}, now) is None
+    fault = watch.fault({"front": image(0.9)}, 2.4)
+    assert fault == "camera front: brightness 0.90, demonstrated was 0.40 to 0.50"
+
+
+def test_a_fogged_lens_is_known_by_its_contrast() -> None:
+    watch = CameraWatch(
+        LIT._replace(images={"front": ImageLevels((0.4, 0.5), (0.2, 0.3))}), SafetyConfig()
+    )
+    for now in (0.0, 0.6):
+        watch.fault({"front": image(0.45, 0.02)}, now)
+    assert "contrast 0.02, demonstrated was 0.20" in str(
+        watch.fault({"front": image(0.45, 0.02)}, 1.2)
+    )
+
+
+def test_what_is_switched_off_is_not_looked_for() -> None:
+    off = config_from_dict({"safety": {"frozen_camera_time": 0, "odd_image_time": 0}}).safety
+    watch = CameraWatch(LIT, off)
+    black = np.zeros((12, 16, 3), np.uint8)
+    assert not any(watch.fault({"front": black}, now) for now in (0.0, 5.0, 10.0))

@@ -1,0 +1,193 @@
+"""Limits on the command: no random command passes outside them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from act_policy import UserError
+from act_policy.control.action_space import action_space
+from act_policy.control.config import RobotConfig, config_from_dict
+from act_policy.control.demonstrated import demonstrated
+from act_policy.control.safety.limits import limit_command
+from tests.control.loop_for_tests import SCHEMA, SHOWN, space_of
+
+wild = st.floats(-1e6, 1e6)
+
+
+@given(
+    wanted=st.tuples(wild, wild, wild), last=st.tuples(wild, wild, wild), seed=st.integers(0, 99)
+)
+def test_no_command_passes_a_limit(
+    wanted: tuple[float, ...], last: tuple[float, ...], seed: int
+) -> None:
+    space = space_of(
+        config_from_dict({"joints": {"shoulder": {"max_speed": 0.5, "max_step": 0.2}}})
+    )
+    before = np.clip(last, space.low, space.high)
+    measured = before + np.random.default_rng(seed).uniform(-0.15, 0.15, 3)
+    measured[2] = np.nan
+    command, cut = limit_command(space, np.array(wanted), before, measured, 0.1)
+    assert np.isfinite(command).all()
+    assert (command >= space.low - 0.2).all()
+    assert (command <= space.high + 0.2).all()
+    assert abs(command[0] - measured[0]) <= 0.2 + 1e-9
+    within = np.clip(wanted, space.low, space.high)
+    if not cut:
+        np.testing.assert_allclose(command, wanted)
+    # a command that is cut goes the right way
+    assert (command[1:] == within[1:]).all()
+
+
+def test_each_cut_is_named_with_both_values() -> None:
+    space = space_of(config_from_dict({"joints": {"shoulder": {"max_speed": 0.5}}}))
+    rest = np.array([0.0, 0.5, 0.0])
+    command, cut = limit_command(space, np.array([0.4, 9.0, 0.0]), rest, rest, 0.1)
+    np.testing.assert_allclose(command, [0.05, 1.05, 0.0])
+    assert cut == {
+        "range limit: gripper": "9 became 1.05 0..1",
+        "speed limit: shoulder": "0.4 became 0.05 rad",
+    }
+
+
+def test_an_arm_outside_its_range_is_not_pulled_in_but_gets_no_further() -> None:
+    space = space_of(config_from_dict({"joints": {"shoulder": {"max_speed": 2, "max_step": 9}}}))
+    outside = np.array([1.5, 0.5, 0.0])  # the range ends at 1.1
+    for wanted, expected in ((1.5, 1.5), (1.45, 1.45), (1.6, 1.3), (0.0, 1.3)):
+        command, _ = limit_command(space, np.array([wanted, 0.5, 0.0]), outside, outside, 0.1)
+        assert command[0] == pytest.approx(expected)
+
+
+@given(wanted=wild, last=st.floats(-1, 1), measured=st.floats(-1e3, 1e3))
+def test_a_reading_that_leaps_takes_no_command_along(
+    wanted: float, last: float, measured: float
+) -> None:
+    space = space_of(
+        config_from_dict({"joints": {"shoulder": {"max_speed": 0.5, "max_step": 0.2}}})
+    )
+    before, position = np.array([last, 0.5, 0.0]), np.array([measured, 0.5, np.nan])
+    command, _ = limit_command(space, np.array([wanted, 0.5, 0.0]), before, position, 0.1)
+    assert abs(command[0] - last) <= 0.05 + 1e-9
+    assert space.low[0] <= command[0] <= space.high[0]
+    if measured > last + 0.25:  # pushed or broken: the command gives way as fast as it may
+        assert command[0] == pytest.approx(min(last + 0.05, space.high[0]))
+
+
+def test_the_short_way_round_an_angle_stays_in_the_range() -> None:
+    joint = {"wraps": [-180, 180], "low": -170, "high": 170, "max_speed": 50, "max_step": 1000}
+    space = space_of(config_from_dict({"joints": {"shoulder": joint}}))
+    for last, wanted, expected in (
+        (169.0, -169.0, 170.0),  # not through the gap between 170 and -170
+        (-169.0, 169.0, -170.0),
+        (160.0, 164.0, 164.0),
+        (190.0, -169.0, -170.0),  # measured from 0 to 360: the same place as -170
+    ):
+        before = np.array([last, 0.5, 0.0])
+        command, _ = limit_command(space, np.array([wanted, 0.5, 0.0]), before, before, 0.1)
+        assert command[0] == pytest.approx(expected)
+
+
+def test_an_angle_that_wraps_goes_the_short_way() -> None:
+    config = config_from_dict(
+        {"joints": {"shoulder": {"wraps": [-180, 180], "max_speed": 100, "max_step": 1000}}}
+    )
+    space = space_of(config)
+    wanted, last = np.array([-170.0, 0.0, 0.0]), np.array([175.0, 0.0, 0.0])
+    command, _ = limit_command(space, wanted, last, last, 0.1)
+    assert command[0] == pytest.approx(-175.0)
+    assert space.difference(wanted, last)[0] == pytest.approx(15.0)
+
+
+def test_limits_come_from_the_demonstrations_only_where_the_file_is_silent() -> None:
+    config = config_from_dict({"joints": {"shoulder": {"low": -3.0}}})
+    space = space_of(config)
+    assert space.kinds == ("position", "switch", "velocity")
+    np.testing.assert_allclose(space.low, [-3.0, -0.05, -0.55])
+    np.testing.assert_allclose(space.high, [1.1, 1.05, 0.55])
+    np.testing.assert_allclose(space.max_speed, [4.0, np.inf, np.inf])
+    np.testing.assert_allclose(space.max_step, [1.0, np.inf, np.inf])
+    np.testing.assert_allclose(space.approach_speed, [0.2, 0.1, 0.1])
+    assert space.sources == (
+        "file (low) and demonstrations (high, max_speed, max_step)",
+        "demonstrations (low, high)",
+        "demonstrations (low, high)",
+    )
+
+
+def test_the_unit_tells_motions() -> None:
+    for unit, kind in (("rad/s", "velocity"), ("cm/step", "displacement")):
+        schema = replace(SCHEMA, action_units=(*SCHEMA.action_units[:2], unit))
+        assert action_space(schema, SHOWN, RobotConfig()).kinds == ("position", "switch", kind)
+
+
+def test_a_motion_can_always_be_held() -> None:
+    forward = SHOWN._replace(action_low=np.array([-1.0, 0.0, 0.2]))
+    space = action_space(SCHEMA, forward, RobotConfig())
+    assert (space.low[2], space.high[2]) == (0.0, pytest.approx(0.515))
+    rolling, nan = np.array([0.0, 0.5, 0.3]), np.array([0.0, 0.5, np.nan])
+    command, cut = limit_command(space, np.array([0.0, 0.5, 0.0]), rolling, nan, 0.1)
+    assert command[2] == 0
+    assert cut == {}
+    with pytest.raises(UserError, match=r"is a velocity from 0\.1 to 0\.5 m/s; the range must"):
+        space_of(config_from_dict({"joints": {"base": {"low": 0.1, "high": 0.5}}}))
+
+
+def test_without_any_limits_nothing_moves() -> None:
+    unknown = demonstrated(SCHEMA, {})
+    with pytest.raises(UserError, match=r"action shoulder has no limits.*low and \.high in rad"):
+        action_space(SCHEMA, unknown, RobotConfig())
+    given_limits = {name: {"low": -1.0, "high": 1.0} for name in ("shoulder", "gripper", "base")}
+    space = action_space(SCHEMA, unknown, config_from_dict({"joints": given_limits}))
+    assert space.max_speed[0] == 4.0
+    for unsaid in (None, np.inf):  # other software may not say
+        imported = {"action": {"min": [unsaid and -unsaid] * 3, "max": [unsaid] * 3}}
+        with pytest.raises(UserError, match="has no limits"):
+            action_space(SCHEMA, demonstrated(SCHEMA, {"statistics": imported}), RobotConfig())
+
+
+def test_differences_are_no_limits_of_positions() -> None:
+    differences = {"min": [-0.01, -0.02, -0.5], "max": [0.01, 0.02, 0.5]}
+    statistics = {
+        "state": {"min": [-1.0, 0.0], "max": [1.0, 1.0]},
+        "action": differences,
+        "relative_actions": ["shoulder"],
+    }
+    shown = demonstrated(SCHEMA, {"statistics": statistics})
+    assert list(shown.action_low) == [-1.0, -0.02, -0.5]
+    assert list(shown.action_high) == [1.0, 0.02, 0.5]
+    space = action_space(SCHEMA, shown, RobotConfig())
+    assert (space.low[0], space.high[0]) == (pytest.approx(-1.1), pytest.approx(1.1))
+    assert space.max_step[0] == pytest.approx(1.0)
+    assert space.sources[0].startswith("demonstrations' states, since the action is relative")
+    assert space.sources[1].startswith("demonstrations (low, high")
+    for name in ("base", "elbow"):
+        with pytest.raises(UserError, match=f"action {name} is relative.*not in both"):
+            demonstrated(SCHEMA, {"statistics": {**statistics, "relative_actions": [name]}})
+
+
+def test_a_position_that_nothing_measures_is_refused() -> None:
+    config = config_from_dict({"joints": {"base": {"kind": "position"}}})
+    with pytest.raises(UserError, match="action base is a position, but the policy's state has no"):
+        action_space(SCHEMA, SHOWN, config)
+    named = config_from_dict({"joints": {"base": {"kind": "position", "measured": "shoulder"}}})
+    assert list(action_space(SCHEMA, SHOWN, named).measured) == [0, 1, 0]
+
+
+def test_a_step_limit_that_nothing_measures_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r'joints\."base"\.max_step is 0\.1, but base is a velocity'
+    ):
+        space_of(config_from_dict({"joints": {"base": {"max_step": 0.1}}}))
+
+
+def test_a_movement_a_step_keeps_the_policys_rate() -> None:
+    joints = {"base": {"kind": "displacement"}}
+    with pytest.raises(UserError, match=r"motor_rate=50\.0: base move by an amount per step"):
+        space_of(config_from_dict({"joints": joints, "timing": {"motor_rate": 50}}))
+
+
+def test_a_joint_that_the_policy_has_not_is_refused() -> None:
+    with pytest.raises(UserError, match="joints elbow are none of the policy's actions"):
+        space_of(config_from_dict({"joints": {"elbow": {"low": 0.0}}}))

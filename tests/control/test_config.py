@@ -1,0 +1,64 @@
+"""The owner's file: every key is known or refused."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from act_policy import UserError
+from act_policy.control.config import JointConfig, config_from_dict, read_config
+from tests.paths import ROOT
+
+EXAMPLE = re.compile(r"```toml\n(.*?)```", re.DOTALL)
+
+
+def test_the_example_in_the_docs_is_read(tmp_path: Path) -> None:
+    docs = ROOT / "docs" / "robot.md"
+    (example,) = EXAMPLE.findall(docs.read_text())
+    (tmp_path / "robot.toml").write_text(example)
+    config = read_config(tmp_path / "robot.toml")
+    assert config.joints["shoulder_pan.pos"].max_speed == 60
+    assert config.joints["wrist_roll.pos"].wraps == (-180, 180)
+    assert config.cameras == {"front": "camera_0"}
+
+
+def test_json_says_the_same(tmp_path: Path) -> None:
+    (tmp_path / "robot.json").write_text('{"joints": {"x": {"low": -1, "high": 2}}}')
+    config = read_config(tmp_path / "robot.json")
+    assert config.joints == {"x": JointConfig(low=-1.0, high=2.0)}
+
+
+@pytest.mark.parametrize(
+    ("plain", "message"),
+    [
+        ({"joint": {}}, "unknown joint; expected some of actions, cameras"),
+        ({"joints": {"x": {"max_sped": 1}}}, r"joints\.x: unknown max_sped"),
+        ({"joints": {"x": {"low": "0"}}}, r"joints\.x: low: found '0', expected float"),
+        ({"joints": {"x": {"low": 1, "high": 1}}}, "expected low < high"),
+        ({"joints": {"x": {"max_speed": 0}}}, "expected a positive number"),
+        ({"joints": {"x": {"high": float("nan")}}}, "expected a finite number"),
+        ({"joints": {"x": {"kind": "speed"}}}, "found 'speed', expected one of position"),
+        ({"joints": {"x": {"hold": "park"}}}, "go together"),
+        ({"joints": {"x": {"wraps": [1]}}}, "expected a list of 2"),
+        ({"joints": {"x": {"wraps": [1, 0]}}}, r"expected \[from, to\]"),
+        ({"safety": {"max_answer_time": -1}}, "expected a positive number"),
+        ({"safety": {"frozen_camera_time": -1}}, "expected 0 or more"),
+        ({"timing": {"threads": 1.5}}, "expected int"),
+        ({"timing": {"threads": True}}, "expected int"),
+        ({"timing": {"blend_steps": -1}}, "below 0"),
+        ({"ignore": "wrist"}, "expected a list"),
+        ({"cameras": ["front"]}, "expected a table"),
+    ],
+)
+def test_what_is_not_understood_is_refused(plain: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        config_from_dict(plain)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        read_config(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("joints = [")
+    with pytest.raises(UserError, match=r"bad\.toml: cannot be parsed"):
+        read_config(tmp_path / "bad.toml")

@@ -1,0 +1,163 @@
+"""Every file that cannot be used is named, and the rest is still inspected."""
+
+import json
+
+import h5py
+import pytest
+
+from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.inspection.broken_files import open_readable
+from act_policy.data.inspection.inspection import Verdict
+from act_policy.data.open import open_dataset
+from act_policy.errors import UserError
+from tests.data.episodes_for_tests import make_arrays, make_schema
+from tests.data.lerobot_for_tests import change_table, write_lerobot
+
+
+def write_aloha(folder, name, cameras=None, size=3, seed=0):
+    schema = make_schema(cameras, size)
+    write_episode(folder / name, schema, **make_arrays(schema, 12, seed))
+
+
+def test_a_whole_folder_has_no_problem(make_folder):
+    dataset, findings = open_readable(make_folder([4, 5]))
+    assert dataset.episode_count == 2
+    assert findings == []
+
+
+def test_every_broken_aloha_file_is_named_and_the_rest_is_read(tmp_path):
+    for episode in range(6):
+        write_aloha(tmp_path, f"episode_{episode}.hdf5", seed=episode)
+    (tmp_path / "episode_1.hdf5").write_bytes(b"no HDF5")
+    whole = (tmp_path / "episode_3.hdf5").read_bytes()
+    (tmp_path / "episode_3.hdf5").write_bytes(whole[: len(whole) // 2])
+    with h5py.File(tmp_path / "episode_4.hdf5", "a") as file:
+        del file["action"]
+    dataset, findings = open_readable(tmp_path)
+    assert [path.name for path in dataset.episode_paths] == [
+        "episode_0.hdf5",
+        "episode_2.hdf5",
+        "episode_5.hdf5",
+    ]
+    assert {f.verdict for f in findings} == {Verdict.ERROR}
+    for finding, said in zip(
+        findings,
+        (
+            "episode_1.hdf5: is not a readable HDF5 file",
+            "episode_3.hdf5: is not a readable HDF5 file",
+            "episode_4.hdf5: has no /action",
+        ),
+        strict=True,
+    ):
+        assert said in finding.text
+
+
+def test_cameras_sizes_and_schemas_that_differ_are_named(tmp_path):
+    for episode in range(3):
+        write_aloha(tmp_path, f"episode_{episode}.hdf5", seed=episode)
+    write_aloha(tmp_path, "episode_3.hdf5", {"top": (9, 8)})
+    write_aloha(tmp_path, "episode_4.hdf5", {"top": (6, 8), "wrist": (6, 8)})
+    write_aloha(tmp_path, "episode_5.hdf5", size=4)
+    with h5py.File(tmp_path / "episode_2.hdf5", "a") as file:
+        schema = json.loads(file.attrs["schema"])
+        file.attrs["schema"] = json.dumps(schema | {"rate": 20.0})
+    dataset, findings = open_readable(tmp_path)
+    assert dataset.episode_count == 2
+    expected = (
+        "episode_2.hdf5: differs from 2 of 6 episodes: rate: 20.0 here, 10.0 there",
+        "episode_3.hdf5: differs from 2 of 6 episodes: cameras: top 9x8 here, top 6x8 there",
+        "cameras: top 6x8, wrist 6x8 here, top 6x8 there",
+        "state dimensions: 4 here, 3 there; action dimensions: 4 here, 3 there",
+    )
+    for finding, said in zip(findings, expected, strict=True):
+        assert said in finding.text
+        assert "with unreadable=skip too" in finding.advice
+    with pytest.raises(UserError):
+        open_dataset(tmp_path, unreadable="skip")
+
+
+def test_nothing_readable_leaves_only_the_findings(make_folder):
+    folder = make_folder([4, 5])
+    for path in folder.glob("*.hdf5"):
+        path.write_bytes(b"")
+    dataset, findings = open_readable(folder)
+    assert dataset is None
+    assert len(findings) == 2
+
+
+def test_wrong_settings_are_not_blamed_on_the_files(make_folder, tmp_path):
+    with pytest.raises(UserError, match="no such folder"):
+        open_readable(tmp_path / "nothing")
+    with pytest.raises(UserError, match="jpeg_order"):
+        open_readable(make_folder([4]), jpeg_order="grb")
+    with pytest.raises(UserError, match="nose"):
+        open_readable(make_folder([4]), cameras=["nose"])
+
+
+def test_files_that_training_skips_are_warnings_and_those_that_differ_are_not(tmp_path):
+    for episode in range(4):
+        write_aloha(tmp_path, f"episode_{episode}.hdf5", seed=episode)
+    (tmp_path / "episode_1.hdf5").write_bytes(b"no HDF5")
+    write_aloha(tmp_path, "episode_2.hdf5", {"top": (9, 8)})
+    _, findings = open_readable(tmp_path, "skip")
+    assert [f.verdict for f in findings] == [Verdict.WARNING, Verdict.ERROR]
+    assert "episode_1.hdf5" in findings[0].text
+    assert "episode_2.hdf5" in findings[1].text
+
+
+def test_what_the_reader_remarks_is_a_warning(tmp_path):
+    for episode in range(3):
+        write_aloha(tmp_path, f"episode_{episode}.hdf5", seed=episode)
+    (tmp_path / "episode_2.hdf5").write_bytes(b"")
+    dataset, (finding,) = open_readable(tmp_path)
+    assert dataset.episode_count == 2
+    assert (finding.verdict, "the last whole episode" in finding.text) == (Verdict.WARNING, True)
+
+
+def test_every_broken_video_is_named_and_the_rest_is_read(tmp_path):
+    folder = write_lerobot(tmp_path, (7, 5, 6, 4, 8), version="v2.1")
+    videos = sorted(folder.glob("videos/**/observation.images.wrist/*.mp4"))
+    videos[1].unlink()
+    videos[3].write_bytes(videos[3].read_bytes()[:300])
+    dataset, findings = open_readable(folder)
+    assert dataset.episode_names == ["episode_000000", "episode_000002", "episode_000004"]
+    assert len(findings) == 2
+    assert f"{videos[1]}: no such video file (episode 1, camera wrist)" in findings[0].text
+    assert f"{videos[3]}: holds no video. A copy" in findings[1].text
+    _, findings = open_readable(folder, "skip")
+    assert {f.verdict for f in findings} == {Verdict.WARNING}
+
+
+def test_videos_that_hold_every_episode_are_each_named(tmp_path):
+    folder = write_lerobot(tmp_path, (7, 5), per_file=2)
+    videos = sorted(folder.glob("videos/**/*.mp4"))
+    for video in videos:
+        video.unlink()
+    dataset, findings = open_readable(folder)
+    assert dataset is None
+    assert [f.text.split(":")[0] for f in findings] == [str(video) for video in videos]
+
+
+def test_every_broken_parquet_file_is_named(tmp_path):
+    folder = write_lerobot(tmp_path, (7, 5, 6, 4, 8), version="v2.1", kind="image")
+    files = sorted(folder.glob("data/**/*.parquet"))
+    files[0].write_bytes(files[0].read_bytes()[:-20])
+    change_table(files[2], lambda c: c["frame_index"].__setitem__(3, 5))
+    files[3].unlink()
+    dataset, findings = open_readable(folder)
+    assert dataset.episode_names == ["episode_000001", "episode_000004"]
+    texts = [finding.text for finding in findings]
+    assert len(texts) == 3
+    assert f"{files[0]}: is not a readable parquet file" in texts[0]
+    assert "episode 2: frame_index at step 3 is 5, expected 3; steps are missing" in texts[1]
+    assert f"{files[3]}: no such file" in texts[2]
+
+
+def test_metadata_that_contradict_themselves_are_named(tmp_path):
+    folder = write_lerobot(tmp_path, (7, 5), kind="image")
+    path = next((folder / "meta/episodes").rglob("*.parquet"))
+    change_table(path, lambda c: c.update(dataset_from_index=[0, 9]))
+    dataset, findings = open_readable(folder)
+    assert dataset.episode_names == ["episode_000000"]
+    (finding,) = findings
+    assert "episode 1 is at steps 9 to 12 of the dataset; 7 to 12 follow" in finding.text

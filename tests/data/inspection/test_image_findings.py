@@ -1,0 +1,143 @@
+"""Each finding about images: planted, it is found; without it, silence."""
+
+import h5py
+import numpy as np
+import pytest
+
+from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.inspection.doctor import FEW, MANY
+from act_policy.data.inspection.evidence import Evidence
+from act_policy.data.inspection.image_findings import find_in_images, look, spread
+from act_policy.data.inspection.inspection import InspectionConfig, Verdict
+from act_policy.data.open import open_dataset
+from tests.data.episodes_for_tests import jpeg_rows, make_schema, smooth_frames
+from tests.data.lerobot_for_tests import TOP, change_table, encode, shown, write_lerobot
+from tests.data.motion_for_tests import aloha_motion, sweep
+
+
+def found(dataset, undecodable="stop", count=MANY, every_frame=False):
+    evidence = Evidence(dataset, InspectionConfig(undecodable=undecodable))
+    episodes = range(dataset.episode_count)
+    return find_in_images(evidence, look(dataset, episodes, count, every_frame=every_frame))
+
+
+def change_images(dataset, episode, change):
+    with h5py.File(dataset.episode_paths[episode], "a") as file:
+        images = file["observations/images/top"]
+        images[...] = change(images[...])
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+def test_nothing_is_found_in_good_images(tmp_path, count):
+    assert found(aloha_motion(tmp_path), count=count) == []
+
+
+@pytest.mark.parametrize(
+    "sample",
+    ["aloha_hdf5", "aloha_hdf5_compressed", "lerobot_dataset_v2_1", "lerobot_dataset_v3_0"],
+)
+def test_nothing_is_found_in_samples_of_other_software(samples, sample):
+    assert found(open_dataset(samples / sample), every_frame=True) == []
+
+
+@pytest.mark.parametrize(("value", "subject"), [(0, "black camera"), (90, "empty camera")])
+def test_a_camera_that_shows_nothing_is_named(tmp_path, value, subject):
+    dataset = aloha_motion(tmp_path)
+    change_images(dataset, 1, lambda images: np.full_like(images, value))
+    (finding,) = found(dataset)
+    assert (finding.verdict, finding.subject) == (Verdict.WARNING, subject)
+    assert "camera top" in finding.text
+    assert "1 of 2 episodes (episode_1.hdf5)" in finding.text
+
+
+@pytest.mark.parametrize(("first", "said"), [(0, "steps 0 to 59"), (20, "steps 25 to 59")])
+def test_a_camera_that_freezes_is_named(tmp_path, first, said):
+    def freeze(images):
+        images[first:] = images[first]
+        return images
+
+    dataset = aloha_motion(tmp_path)
+    change_images(dataset, 0, freeze)
+    (finding,) = found(dataset)
+    assert (finding.verdict, finding.subject) == (Verdict.WARNING, "frozen camera")
+    assert f"(episode_0.hdf5: {said})" in finding.text
+
+
+def test_a_still_image_of_a_still_robot_is_not_frozen(tmp_path):
+    def stand(_, state, action):
+        state[20:], action[20:] = state[20], action[20]
+
+    dataset = aloha_motion(tmp_path, stand)
+    change_images(dataset, 0, lambda i: np.concatenate([i[:20], i[[20] * 40]]))
+    assert found(dataset) == []
+
+
+def test_a_video_that_freezes_is_found_although_its_frames_are_coded(tmp_path):
+    folder = write_lerobot(tmp_path, (30,), keys=(TOP,), codec="libx264")
+    assert found(open_dataset(folder)) == []
+    video = next(folder.glob("videos/**/*.mp4"))
+    encode(video, [shown("top", 21)] * 30, codec="libsvtav1")
+    (finding,) = found(open_dataset(folder))
+    assert finding.subject == "frozen camera"
+
+
+def test_frames_that_cannot_be_decoded_are_named_and_counted(tmp_path):
+    schema = make_schema({"top": (32, 48)})
+    state, action = sweep(30, 0)
+    for episode in range(2):
+        images = {"top": smooth_frames(30)}
+        write_episode(tmp_path / f"episode_{episode}.hdf5", schema, images, state, action)
+        with h5py.File(tmp_path / f"episode_{episode}.hdf5", "a") as file:
+            del file["observations/images/top"]
+            rows = jpeg_rows(images["top"])
+            if episode == 1:
+                rows[[0, 10, 11], 40:] = 0
+            file["observations/images/top"] = rows
+    dataset = open_dataset(tmp_path)
+    (finding,) = found(dataset, every_frame=True)
+    assert (finding.verdict, finding.episodes) == (Verdict.ERROR, (1,))
+    assert "episode_1.hdf5: camera top, step 0 cannot be decoded" in finding.text
+    assert "And 2 more of this camera in this episode." in finding.text
+    (finding,) = found(dataset, "skip")
+    assert finding.verdict is Verdict.WARNING
+    assert "more of this camera" not in finding.text  # only the first was looked at
+
+
+def test_an_image_column_with_a_broken_frame_is_named(tmp_path):
+    folder = write_lerobot(tmp_path, (12,), keys=(TOP,), kind="image")
+    table = folder / "data/chunk-000/file-000.parquet"
+    change_table(table, lambda c: c[TOP][11].update(bytes=b"no image"))
+    (finding,) = found(open_dataset(folder))
+    assert "episode 0, camera top, frame 11 cannot be decoded" in finding.text
+    assert finding.verdict is Verdict.ERROR
+
+
+def test_a_video_at_another_rate_is_an_error(tmp_path):
+    folder = write_lerobot(tmp_path, (20,), keys=(TOP,))
+    video = next(folder.glob("videos/**/*.mp4"))
+    encode(video, range(20), rate=25)
+    (finding,) = found(open_dataset(folder))
+    assert (finding.verdict, finding.subject) == (
+        Verdict.ERROR,
+        "images that do not fit the metadata",
+    )
+    assert "expected" in finding.text
+
+
+def test_images_are_spread_from_the_first_to_the_last():
+    assert spread(60, 3) == [0, 30, 59]
+    assert spread(2, 8) == [0, 1]
+    assert spread(1, 3) == [0]
+    assert len(spread(1000, 8)) == 8
+
+
+def test_images_are_kept_small_and_only_where_they_are_wanted(tmp_path):
+    schema = make_schema({"top": (96, 256)})
+    state, action = sweep(20, 0)
+    images = {"top": np.tile(smooth_frames(20, 96, 128), (1, 1, 2, 1))}
+    write_episode(tmp_path / "episode_0.hdf5", schema, images, state, action)
+    dataset = open_dataset(tmp_path)
+    (seen,) = look(dataset, [0], 4, keep_images=True)
+    assert seen.steps == [0, 6, 13, 19]
+    assert {image.shape for image in seen.images} == {(48, 128, 3)}
+    assert look(dataset, [0], 4)[0].images == []

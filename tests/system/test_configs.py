@@ -1,0 +1,123 @@
+"""Every shipped configuration composes, and what it names can be built."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from act_policy.data.loading.datamodule import DemonstrationDataModule
+from act_policy.model.act import ACT, ACTConfig
+from act_policy.training.optimizer import OptimizerConfig
+from act_policy.types import Camera, Schema
+from tests.paths import ROOT
+
+CONFIGS = ROOT / "configs"
+SCHEMA = Schema(
+    cameras=(Camera("corner2", 84, 84),),
+    state_names=("x", "y", "z", "gripper"),
+    state_units=("m", "m", "m", ""),
+    action_names=("dx", "dy", "dz", "grip"),
+    action_units=("", "", "", ""),
+    rate=80.0,
+)
+
+
+def choices(group: str) -> list[str]:
+    folder = CONFIGS / group
+    return sorted(p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml"))
+
+
+def composed(*overrides: str, name: str = "train") -> DictConfig:
+    with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        return compose(name, list(overrides))
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def act_config(model: DictConfig) -> ACTConfig:
+    fields: dict[str, Any] = OmegaConf.to_container(model)  # type: ignore[assignment]
+    del fields["kl_weight"], fields["backbone_weights"]
+    return ACTConfig.for_schema(SCHEMA, **fields)
+
+
+def check(config: DictConfig) -> None:
+    """Build everything that needs neither demonstrations nor a GPU."""
+    OmegaConf.to_container(config, resolve=True)
+    act_config(config.model)
+    assert isinstance(instantiate(config.optim), OptimizerConfig)
+    data = instantiate(config.data, path="somewhere", chunk_length=4, seed=0)
+    assert isinstance(data, DemonstrationDataModule)
+    assert set(instantiate(config.callbacks)) == set(config.callbacks)
+    assert (config.model.kl_weight is None) == (config.model.latent_size == 0)
+    assert config.max_steps >= config.validate_every >= config.log_every
+
+
+@pytest.mark.parametrize("choice", choices("experiment"))
+def test_experiments(choice: str) -> None:
+    check(composed(f"experiment={choice}"))
+
+
+@pytest.mark.parametrize("choice", choices("debug"))
+def test_debug_goes_with_every_experiment(choice: str) -> None:
+    for experiment in choices("experiment"):
+        check(composed(f"experiment={experiment}", f"debug={choice}"))
+
+
+@pytest.mark.parametrize("group", ["model", "optim", "callbacks", "data"])
+def test_groups(group: str) -> None:
+    for choice in choices(group):
+        check(composed(f"{group}={choice}"))
+
+
+@pytest.mark.parametrize("choice", choices("trainer"))
+def test_trainers(choice: str, tmp_path: Path) -> None:
+    config = composed(f"trainer={choice}")
+    trainer = instantiate(
+        config.trainer, folder=tmp_path, max_steps=5, validate_every=2, log_every=1
+    )
+    assert trainer.max_steps == 5
+    expected = 1 if choice != "ddp" else (torch.cuda.device_count() or 2)
+    assert trainer.num_devices == expected
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_loggers_name_what_can_be_imported() -> None:
+    for choice in choices("logger"):
+        for logger in composed(f"logger={choice}").logger.values():
+            module, _, name = logger._target_.rpartition(".")
+            __import__(module)
+            assert hasattr(sys.modules[module], name)
+
+
+@pytest.mark.parametrize("choice", choices("model"))
+def test_networks(choice: str) -> None:
+    config = act_config(composed(f"model={choice}").model)
+    assert f"(b, {config.chunk_length}, 4)" in ACT(config).describe()
+
+
+def test_act_paper_is_the_originals_network() -> None:
+    config = act_config(composed("model=act_paper").model)
+    assert config == ACTConfig.for_schema(SCHEMA)  # the defaults of ACTConfig are the paper's
+
+
+def test_every_field_of_the_network_stands_in_every_model_config() -> None:
+    given = {"cameras", "state_size", "action_size", "environment_state_size"}
+    fields = set(ACTConfig.__dataclass_fields__) - given | {"kl_weight", "backbone_weights"}
+    for choice in choices("model"):
+        assert set(composed(f"model={choice}").model) == fields
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in CONFIGS.glob("*.yaml")))
+def test_every_script_has_its_configuration(name: str) -> None:
+    assert (ROOT / "scripts" / f"{name}.py").is_file()
