@@ -312,3 +312,65 @@ class Statistics(NamedTuple):
         """The divisor max(std, std_floor), float64, one value a dimension."""
         scale: np.ndarray = np.maximum(field.std, self.std_floor)
         return scale
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, exact to the bit; `from_dict` is the inverse.
+
+        JSON has no NaN: an unknown value is null.
+        """
+        described: dict[str, Any] = {
+            "state": _plain(self.state),
+            "action": _plain(self.action),
+            "environment_state": self.environment_state and _plain(self.environment_state),
+            "step_count": int(self.step_count),
+            "std_floor": float(self.std_floor),
+        }
+        if self.images is not None:
+            described["images"] = {name: _plain(image) for name, image in self.images.items()}
+        if self.relative_actions:
+            described["relative_actions"] = list(self.relative_actions)
+        if self.image_levels is not None:
+            described["image_levels"] = {
+                name: {bound: list(ends) for bound, ends in levels._asdict().items()}
+                for name, levels in self.image_levels.items()
+            }
+        return described
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Statistics":
+        """Rebuild from `to_dict`; a missing field raises UserError."""
+        images, levels = plain.get("images"), plain.get("image_levels")
+        try:
+            environment_state = plain["environment_state"]
+            return cls(
+                state=FieldStatistics(**_arrays(plain["state"])),
+                action=FieldStatistics(**_arrays(plain["action"])),
+                step_count=plain["step_count"],
+                std_floor=plain["std_floor"],
+                environment_state=FieldStatistics(**_arrays(environment_state))
+                if environment_state
+                else None,
+                images=None
+                if images is None
+                else {name: ImageStatistics(**_arrays(image)) for name, image in images.items()},
+                relative_actions=tuple(plain.get("relative_actions", ())),
+                image_levels=None
+                if levels is None
+                else {
+                    name: ImageLevels(**{bound: (low, high) for bound, (low, high) in ends.items()})
+                    for name, ends in levels.items()
+                },
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"statistics: {error}") from None
+
+
+def _plain(field: FieldStatistics | ImageStatistics) -> dict[str, list[float | None]]:
+    return {
+        name: [None if np.isnan(x) else float(x) for x in values]
+        for name, values in field._asdict().items()
+    }
+
+
+def _arrays(plain: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(values, dtype=np.float64) for name, values in plain.items()}

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
@@ -31,7 +30,7 @@ from act_policy.checkpoints.weights_file import (
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
 from act_policy.system.atomic import atomic_file
-from act_policy.types import FieldStatistics, ImageLevels, ImageStatistics, Schema, Statistics
+from act_policy.types import Schema, Statistics
 
 FORMAT_VERSION = 1
 CHECKPOINT_KEY = "act_policy"
@@ -50,71 +49,6 @@ class SavedPolicy(NamedTuple):
     statistics: Statistics
     weights: Mapping[str, Tensor]
     demonstration_seeds: tuple[int, ...] = ()
-
-
-def statistics_to_dict(statistics: Statistics) -> dict[str, Any]:
-    """Plain values for JSON, exact to the bit; `statistics_from_dict` is the inverse."""
-
-    def plain(
-        field: FieldStatistics | ImageStatistics | None,
-    ) -> dict[str, list[float | None]] | None:
-        # JSON has no NaN: what is not known is null.
-        if field is None:
-            return None
-        return {
-            name: [None if np.isnan(x) else float(x) for x in values]
-            for name, values in field._asdict().items()
-        }
-
-    described: dict[str, Any] = {
-        "state": plain(statistics.state),
-        "action": plain(statistics.action),
-        "environment_state": plain(statistics.environment_state),
-        "step_count": int(statistics.step_count),
-        "std_floor": float(statistics.std_floor),
-    }
-    if statistics.images is not None:
-        described["images"] = {name: plain(image) for name, image in statistics.images.items()}
-    if statistics.relative_actions:
-        described["relative_actions"] = list(statistics.relative_actions)
-    if statistics.image_levels is not None:
-        described["image_levels"] = {
-            name: {what: list(bounds) for what, bounds in levels._asdict().items()}
-            for name, levels in statistics.image_levels.items()
-        }
-    return described
-
-
-def statistics_from_dict(plain: Mapping[str, Any]) -> Statistics:
-    """Rebuild from `statistics_to_dict`; a missing field raises UserError."""
-
-    def arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        return {key: np.asarray(value, dtype=np.float64) for key, value in values.items()}
-
-    def field(name: str) -> FieldStatistics:
-        return FieldStatistics(**arrays(plain[name]))
-
-    images, levels = plain.get("images"), plain.get("image_levels")
-    try:
-        return Statistics(
-            state=field("state"),
-            action=field("action"),
-            step_count=plain["step_count"],
-            std_floor=plain["std_floor"],
-            environment_state=field("environment_state") if plain["environment_state"] else None,
-            images=None
-            if images is None
-            else {name: ImageStatistics(**arrays(image)) for name, image in images.items()},
-            relative_actions=tuple(plain.get("relative_actions", ())),
-            image_levels=None
-            if levels is None
-            else {
-                name: ImageLevels(**{what: (low, high) for what, (low, high) in measured.items()})
-                for name, measured in levels.items()
-            },
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"statistics: {error}") from None
 
 
 def to_checkpoint(saved: SavedPolicy) -> dict[str, Any]:
@@ -157,7 +91,7 @@ def _description(saved: SavedPolicy) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "act": saved.config.to_dict(),
-        "statistics": statistics_to_dict(saved.statistics),
+        "statistics": saved.statistics.to_dict(),
         "demonstration_seeds": list(saved.demonstration_seeds),
     }
 
@@ -177,7 +111,7 @@ def _parse(where: Path, described: Any, schema: Any, weights: Any) -> SavedPolic
         return SavedPolicy(
             ACTConfig.from_dict(described["act"]),
             Schema.from_dict(schema),
-            statistics_from_dict(described.get("statistics") or {}),
+            Statistics.from_dict(described.get("statistics") or {}),
             weights,
             tuple(int(seed) for seed in described.get("demonstration_seeds", ())),
         )

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import torch
 
-from act_policy.checkpoints.bundle import statistics_to_dict
 from act_policy.control.policies.onnx_policy import ONNX_FORMAT_VERSION
 from act_policy.export.folding import FoldedPolicy
 from act_policy.export.inputs import example_inputs, input_names
@@ -50,7 +49,7 @@ def export_onnx(policy: ACTPolicy, path: Path) -> None:
             "schema": json.dumps(policy.schema.to_dict()),
             "chunk_length": str(policy.chunk_length),
             "demonstration_seeds": json.dumps(list(policy.demonstration_seeds)),
-            "statistics": json.dumps(statistics_to_dict(policy.statistics)),
+            "statistics": json.dumps(policy.statistics.to_dict()),
             "precision": "fp32",
         }
     )

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from act_policy.checkpoints.bundle import SavedPolicy, read_policy, statistics_to_dict, write_bundle
+from act_policy.checkpoints.bundle import SavedPolicy, read_policy, write_bundle
 from act_policy.errors import UserError
 from act_policy.model.act import ACT
 from act_policy.model.config import ACTConfig
@@ -55,7 +55,7 @@ class ACTPolicy(nn.Module):
     @property
     def metadata(self) -> dict[str, Any]:
         """What a robot's loop asks for besides the schema, as an ONNX file's metadata has it."""
-        return {"statistics": statistics_to_dict(self.statistics)}
+        return {"statistics": self.statistics.to_dict()}
 
     def forward(self, observation: Observation[Tensor]) -> Float[Tensor, "b k a"]:
         """Predict the next k actions in physical units from a batch of raw observations."""

@@ -9,7 +9,7 @@ import lightning
 import numpy as np
 import torch
 
-from act_policy.checkpoints.bundle import read_policy, statistics_to_dict
+from act_policy.checkpoints.bundle import read_policy
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.errors import UserError
 from act_policy.model.act import ACTConfig
@@ -162,7 +162,7 @@ def _check_same(
 
 
 def _check_same_statistics(checkpoint: Path, before: Statistics, now: Statistics) -> None:
-    saved, found = statistics_to_dict(before), statistics_to_dict(now)
+    saved, found = before.to_dict(), now.to_dict()
     changed = [
         f"{name} was {saved.get(name)}, now {found.get(name)}"
         for name in ("step_count", "std_floor", "relative_actions")

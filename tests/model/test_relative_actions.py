@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from act_policy.checkpoints.bundle import statistics_from_dict, statistics_to_dict
 from act_policy.checkpoints.lerobot.checkpoint import save_lerobot
 from act_policy.errors import UserError
 from act_policy.model.act import ACTConfig, ACTOutput
@@ -66,8 +65,8 @@ def test_it_travels_with_the_policy(
     np.testing.assert_array_equal(
         loaded.predict_chunk(observation), policy.predict_chunk(observation)
     )
-    assert "relative_actions" not in statistics_to_dict(statistics)  # older programs read it
-    assert statistics_from_dict(statistics_to_dict(relative)).relative_actions == ("y",)
+    assert "relative_actions" not in statistics.to_dict()  # older programs read it
+    assert Statistics.from_dict(relative.to_dict()).relative_actions == ("y",)
 
 
 def test_names_that_the_schema_lacks_are_refused(make_policy, joints, statistics) -> None:
