@@ -5,7 +5,7 @@ from typing import Any
 
 from act_policy.checkpoints.kinds import ORIGINAL_WEIGHTS_FILES, Source, resolve
 from act_policy.checkpoints.weights_file import ONNX_FILE, WEIGHTS_FILES, find_weights, sha256_of
-from act_policy.control.chunks.executor import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from act_policy.control.chunks.executor import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.types import Observation
 
 

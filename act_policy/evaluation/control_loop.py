@@ -23,7 +23,8 @@ from act_policy.control.deadlines import Punctuality
 from act_policy.control.demonstrated import demonstrated
 from act_policy.control.events import EventLog
 from act_policy.control.loop import ControlLoop, Executor, LockStep
-from act_policy.control.policies.inference_process import InferenceProcess, open_policy
+from act_policy.control.policies.inference_process import InferenceProcess
+from act_policy.control.policies.open import open_policy
 from act_policy.control.robots.contract import Contract
 from act_policy.control.safety.camera_watch import CameraWatch
 from act_policy.control.safety.operator_input import OperatorInput

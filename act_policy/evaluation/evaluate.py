@@ -11,7 +11,8 @@ import numpy as np
 from tqdm import tqdm
 
 from act_policy.checkpoints.policies import identity, load_policy
-from act_policy.control.chunks.executor import ChunkExecutor, ChunkPolicy
+from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError, check_whole_number
 from act_policy.evaluation.baselines import draw_demonstration
 from act_policy.evaluation.report import check_writable, summarise, write_json

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from act_policy.control.chunks.executor import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.loading.chunks import chunk_rows
 from act_policy.data.statistics import check_finite, compute_statistics

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from act_policy.checkpoints.policies import identity, load_policy
-from act_policy.control.chunks.executor import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.errors import UserError, check_whole_number
 from act_policy.evaluation.open_loop import score_open_loop

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from act_policy.control.chunks.executor import ChunkExecutor, ChunkPolicy
+from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.adapting import AdaptedObservations, as_recorded
 from act_policy.evaluation.baselines import BlackImagePolicy, play_recorded

@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from act_policy.checkpoints.bundle import to_checkpoint
-from act_policy.control.chunks.executor import ChunkExecutor, ChunkPolicy
+from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation, Statistics

@@ -10,7 +10,8 @@ from act_policy.control.action_space import ActionSpace, action_space
 from act_policy.control.chunks.asynchronous import AsynchronousExecutor
 from act_policy.control.config import RobotConfig, read_config
 from act_policy.control.demonstrated import Demonstrated, demonstrated
-from act_policy.control.policies.inference_process import InferenceProcess, open_policy
+from act_policy.control.policies.inference_process import InferenceProcess
+from act_policy.control.policies.open import open_policy
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Robot, load_hook, load_robot
 from act_policy.control.robots.simulated_arm import SimulatedArm, resting_pose

@@ -16,31 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from act_policy.control.chunks.asynchronous import Answer, PolicyError
-from act_policy.control.chunks.executor import ChunkPolicy
-from act_policy.control.policies.onnx_policy import OnnxPolicy
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.types import Observation, Schema
 
 START_TIME = 120.0
 """Seconds that a policy may take to load."""
-
-
-def open_policy(spec: str, threads: int) -> ChunkPolicy:
-    """Open `FILE.onnx`, or a policy server's `ws://HOST:PORT`.
-
-    The server's key, where it wants one, is the environment variable ACT_POLICY_API_KEY.
-
-    Raises:
-        UserError: it is neither, or cannot be opened.
-    """
-    if spec.startswith(("ws://", "wss://")):
-        from act_policy.control.policies.remote_policy import RemotePolicy  # needs websockets
-
-        remote: ChunkPolicy = RemotePolicy(spec, api_key=os.environ.get("ACT_POLICY_API_KEY"))
-        return remote
-    if not spec.endswith(".onnx"):
-        raise UserError(f"policy {spec}: expected FILE.onnx or ws://HOST:PORT")
-    return OnnxPolicy(spec, threads=threads)
 
 
 class _Described(NamedTuple):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.control.chunks.executor import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.types import Observation
 

@@ -29,7 +29,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from act_policy.control.chunks.executor import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.control.policies.observation_keys import ObservationKeys
 from act_policy.control.policies.wire import WireError, pack, unpack
 from act_policy.control.serving.access import ServerConfig, is_allowed

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from act_policy.control.chunks.executor import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.moments import Look, Seen, even_steps, see_moments
 from act_policy.evaluation.open_loop import OpenLoop

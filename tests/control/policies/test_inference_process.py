@@ -13,7 +13,8 @@ import pytest
 from act_policy import Observation, UserError
 from act_policy.control.chunks.asynchronous import PolicyError
 from act_policy.control.config import RobotConfig
-from act_policy.control.policies.inference_process import InferenceProcess, open_policy
+from act_policy.control.policies.inference_process import InferenceProcess
+from act_policy.control.policies.open import open_policy
 from act_policy.control.robots.contract import Contract
 from act_policy.control.safety.supervisor import Mode
 from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Arm, Bench, Clock, hold_still

@@ -12,7 +12,8 @@ import pytest
 
 from act_policy import Observation
 from act_policy.control.demonstrated import demonstrated
-from act_policy.control.policies.inference_process import InferenceProcess, open_policy
+from act_policy.control.policies.inference_process import InferenceProcess
+from act_policy.control.policies.open import open_policy
 from act_policy.control.safety.supervisor import Mode
 from tests.control import server_for_tests
 from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Bench

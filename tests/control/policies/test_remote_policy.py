@@ -12,7 +12,8 @@ import pytest
 from websockets.sync.server import serve as fake_server
 
 from act_policy import UserError
-from act_policy.control.chunks.executor import ChunkExecutor, ChunkPolicy
+from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.control.policies.observation_keys import ObservationKeys
 from act_policy.control.policies.remote_policy import RemotePolicy, RemotePolicyError
 from act_policy.control.policies.wire import pack
