@@ -1,4 +1,4 @@
-"""docs/model.md runs from top to bottom, and each line gives what the comment beside it says."""
+"""docs/model.md runs from top to bottom, gives what its comments say, and quotes what it names."""
 
 import ast
 import re
@@ -36,6 +36,30 @@ def run(block: str, first_line: int, names: dict[str, Any]) -> int:
         else:
             exec(compile(source, where, "exec"), names)
     return checked
+
+
+def quotations(text: str) -> list[tuple[str, str]]:
+    """Each passage that the page quotes, and the file that it is quoted from."""
+    return re.findall(r"^```python from (\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_what_is_quoted_stands_in_its_file() -> None:
+    passages = quotations(DOC.read_text())
+    assert len(passages) > 4
+    for file, passage in passages:
+        assert passage in (ROOT / file).read_text(), f"docs/model.md misquotes {file}: {passage}"
+
+
+def test_every_section_has_an_exercise_and_links_lead_somewhere() -> None:
+    text = DOC.read_text()
+    for section in text.split("\n## ")[1:]:
+        assert "**Exercise.**" in section, section.splitlines()[0]
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (DOC.parent / link).exists(), link
+    for names, file in re.findall(r"\[((?:`[\w.]+`(?:, )?)+)\]\((\S+\.py)\)", text):
+        source = (DOC.parent / file).read_text()
+        for name in re.findall(r"\w+", names.replace("ACT.", "")):
+            assert re.search(rf"^ *(class|def) {name}\b", source, re.M), f"{name} in {file}"
 
 
 def test_page(capsys: Any) -> None:
