@@ -13,8 +13,6 @@ from jaxtyping import Float32, Float64
 from act_policy.sim.inverse_kinematics import ArmKinematics, Frame
 from act_policy.sim.rendering import import_mujoco
 
-mujoco = import_mujoco()
-
 GRASP_POINT: Final = np.array([0.135, 0.0, 0.0])
 """Between the finger tips, in metres ahead of gripper_link."""
 
@@ -207,6 +205,7 @@ def minimum_jerk(share: Float64[np.ndarray, " t"]) -> Float64[np.ndarray, " t"]:
 
 def gripper_quaternion(side: str, pitch: float, roll: float) -> Float64[np.ndarray, "4"]:
     """How a gripper is turned in the world; the right arm's base faces the left one's."""
+    mujoco = import_mujoco()
     quaternion = np.array([1.0, 0, 0, 0])
     for axis, degrees in ((2, 180.0 if side == "right" else 0.0), (1, pitch), (0, roll)):
         turn = np.zeros(4)

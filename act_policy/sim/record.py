@@ -1,6 +1,5 @@
 """Demonstrations by a scripted expert: parallel, interruptible, equal for any process count."""
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from act_policy.sim.experts import Variation, scripted_expert
 from act_policy.sim.images import image_sizes
 from act_policy.sim.rendering import choose_gl_backend
 from act_policy.system.atomic import atomic_file, remove_partial_files
+from act_policy.system.locks import try_lock
 from act_policy.system.processes import run_jobs, usable_cores
 
 SETTINGS_FILE = "recording.json"
@@ -241,14 +241,12 @@ class _Folder:
         """Let one recording at a time work in the folder."""
         try:
             self.staging.mkdir(parents=True, exist_ok=True)
-            lock = (self.staging / "lock").open("w")
+            lock = (self.staging / "lock").open("wb")
         except OSError as error:
             raise UserError(f"{self.path}: cannot be written ({error.strerror})") from error
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UserError(f"{self.path}: another recording is at work here") from None
+            if not try_lock(lock):
+                raise UserError(f"{self.path}: another recording is at work here")
             try:
                 yield
             finally:

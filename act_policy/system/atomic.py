@@ -1,11 +1,12 @@
 """Files that are either whole or not there, also after a kill or on a full disk."""
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from act_policy.system.locks import create_locked, try_lock
 
 PARTIAL_SUFFIX = ".partial"
 
@@ -23,15 +24,8 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_partial_files(path.parent)
     partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL_SUFFIX}")
-    while True:
-        file = partial.open("wb")
-        fcntl.flock(file, fcntl.LOCK_EX)
-        # Between open and lock another process may have taken the file for a dead writer's.
-        if partial.exists() and os.path.samestat(os.fstat(file.fileno()), partial.stat()):
-            break
-        file.close()
     try:
-        with file:
+        with create_locked(partial, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -51,7 +45,7 @@ def remove_partial_files(folder: Path) -> None:
     for partial in folder.glob(f".*{PARTIAL_SUFFIX}"):
         try:
             with partial.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                partial.unlink(missing_ok=True)
-        except OSError:  # still being written, or already removed by another process
+                if try_lock(file):  # else it is still being written
+                    partial.unlink(missing_ok=True)
+        except OSError:  # already removed by another process
             continue

@@ -239,3 +239,21 @@ def test_leaving_without_closing_is_quiet():
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout == ""
     assert [line for line in out.stderr.splitlines() if "MUJOCO_GL" not in line] == []
+
+
+IMPORT_ALL = """
+import importlib, os, pkgutil, sys
+import act_policy.sim
+for module in pkgutil.iter_modules(act_policy.sim.__path__):
+    importlib.import_module(f"act_policy.sim.{module.name}")
+simulators = [name for name in ("mujoco", "metaworld", "OpenGL") if name in sys.modules]
+print(simulators, os.environ.get("MUJOCO_GL"))
+"""
+
+
+def test_importing_the_package_touches_neither_the_simulator_nor_a_graphics_driver():
+    environment = {key: value for key, value in os.environ.items() if key != "MUJOCO_GL"}
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, env=environment
+    )
+    assert (done.stdout, done.stderr) == ("[] None\n", "")

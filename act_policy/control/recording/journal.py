@@ -5,7 +5,6 @@ process, the file holds every record that was written, and a cut or damaged one 
 length or checksum.
 """
 
-import fcntl
 import json
 import os
 import queue
@@ -13,12 +12,14 @@ import threading
 import time
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from act_policy.errors import UserError
+from act_policy.system.locks import create_locked
 from act_policy.types import Observation, Schema
 
 SUFFIX = ".journal"
@@ -118,16 +119,8 @@ class JournalWriter:
             self._file = None
         while self._file is None:
             path = self._folder / f"episode_{next_number(self._folder):06d}{SUFFIX}"
-            try:
-                file = path.open("xb", buffering=0)
-            except FileExistsError:
-                continue
-            fcntl.flock(file, fcntl.LOCK_EX)
-            # between the two another process may have taken it for a dead writer's
-            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                self._file = file
-            else:
-                file.close()
+            with suppress(FileExistsError):
+                self._file = create_locked(path, "xb", buffering=0)
         self.paths.append(path)
         self._put(memoryview(self._head.encode()))
 

@@ -4,7 +4,6 @@ Every step goes to a journal at once; the episodes are made from the journals af
 the process was killed, by whoever calls `recover`. Only that needs h5py.
 """
 
-import fcntl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from act_policy.control.recording.journal import (
     read_journal,
 )
 from act_policy.errors import UserError
+from act_policy.system.locks import try_lock
 from act_policy.types import Observation, Schema
 
 
@@ -104,11 +104,8 @@ def _to_episode(path: Path) -> Recorded | None:
     """Replace a journal by its episode; None if it is being written, or is empty."""
     write_episode = _episode_writer()
     with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return None
-        if not path.exists():  # made into an episode by another process meanwhile
+        # else another process is writing it, or has made it into an episode meanwhile
+        if not try_lock(file) or not path.exists():
             return None
         if (journal := read_journal(path)) is None:
             path.unlink()

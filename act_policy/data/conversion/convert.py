@@ -4,7 +4,6 @@ OUT/conversion.json     what is converted into the folder, and whether that is d
 OUT/.unfinished         episodes that are not part of the dataset yet; removed at the end
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -34,6 +33,7 @@ from act_policy.data.open import CONVERSION_FILE
 from act_policy.data.video.writer import check_encoder
 from act_policy.errors import UserError
 from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
+from act_policy.system.locks import try_lock
 from act_policy.system.processes import run_jobs, usable_cores
 
 FORMATS = ("lerobot_v3", "aloha_hdf5")
@@ -150,11 +150,9 @@ def _opened(out: Path, plan: dict[str, Any]) -> Iterator[bool]:
     else:
         _write_plan(out, plan | {"finished": False})
     (out / STAGING_FOLDER).mkdir(exist_ok=True)
-    with (out / STAGING_FOLDER / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"{out}: another process is converting into this folder") from None
+    with (out / STAGING_FOLDER / "lock").open("wb") as lock:
+        if not try_lock(lock):
+            raise UserError(f"{out}: another process is converting into this folder")
         yield finished
     if finished:
         shutil.rmtree(out / STAGING_FOLDER)

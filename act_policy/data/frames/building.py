@@ -2,7 +2,6 @@
 
 import copy
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -20,6 +19,8 @@ from tqdm import tqdm
 from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
 from act_policy.errors import UserError
 from act_policy.system.atomic import atomic_file, remove_partial_files
+from act_policy.system.locks import lock, lock_shared, try_lock
+from act_policy.system.processes import usable_cores
 from act_policy.types import Camera
 
 
@@ -54,7 +55,7 @@ class InUse:
     def __init__(self, path: Path) -> None:
         file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, file)
-        fcntl.flock(file, fcntl.LOCK_SH)
+        lock_shared(file)
 
 
 def build(
@@ -95,7 +96,7 @@ def build(
         need = sum(cache.size(dataset) for cache in caches)
         raise UserError(
             f"{folder}: decoded frames could not be written ({error.strerror}); they need "
-            f"{need / 1e9:.1f} GB. Free some space, choose another folder with data.cache=FOLDER, "
+            f"{_bytes(need)}. Free some space, choose another folder with data.cache=FOLDER, "
             "smaller images with data.select.resize, or decode while training with data.cache=null."
         ) from error
 
@@ -106,30 +107,29 @@ def _is_whole(cache: CacheFile) -> bool:
 
 @contextmanager
 def _one_builder(folder: Path) -> Iterator[None]:
-    """Let one process at a time build in a folder; the lock of a killed one is gone."""
-    with (folder / ".lock").open("wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+    """Let one process at a time build in a folder; the others wait."""
+    with (folder / ".lock").open("wb") as file:
+        if not try_lock(file):
             print(f"{folder}: another process is decoding; waiting for it", flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock(file)
         yield
 
 
 def _remove_unused(folder: Path, needed: Sequence[CacheFile]) -> None:
-    """Remove what earlier selections left, but for what some process still reads."""
-    kept = {cache.path.stem for cache in needed}
-    cameras = {cache.camera.name for cache in needed}
+    """Remove what earlier selections left for these cameras, unless some process still reads it."""
+    kept = {cache.path for cache in needed}
+    cameras = {_camera_part(cache.path) for cache in needed}
     for path in folder.glob("*-????????????????.frames"):
-        if path.stem in kept or path.stem.rpartition("-")[0] not in cameras:
+        if path in kept or _camera_part(path) not in cameras:
             continue
         with path.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                continue
-            path.with_suffix(".json").unlink(missing_ok=True)
-            path.unlink(missing_ok=True)
+            if try_lock(file):
+                path.with_suffix(".json").unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+
+
+def _camera_part(path: Path) -> str:
+    return path.stem.rpartition("-")[0]
 
 
 def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecodable: str) -> None:
@@ -139,10 +139,14 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
     remove_partial_files(folder)  # what a killed builder left may be as large as what is needed
     free = shutil.disk_usage(folder).free
     if need > free:
-        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {free / 1e9:.1f} GB are free")
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {_bytes(free)} are free")
     names = ", ".join(cache.camera.name for cache in caches)
-    print(f"decoding {names}: {need / 1e9:.2f} of {free / 1e9:.2f} GB in {folder}", flush=True)
     frames = sum(int(dataset.lengths[list(cache.episodes)].sum()) for cache in caches)
+    print(
+        f"decoding {frames} frames of {names}, once: they stay in {folder} and take "
+        f"{_bytes(need)} of the {_bytes(free)} that are free",
+        flush=True,
+    )
     own = threading.local()  # each thread opens files of its own
     stop = threading.Event()
 
@@ -167,7 +171,7 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
                 bar.update()
             return broken
 
-        with ThreadPoolExecutor(_usable_cores()) as pool:
+        with ThreadPoolExecutor(usable_cores()) as pool:
             for cache in caches:
                 with atomic_file(cache.path) as file:
                     # also a file system that is too full for it says so now
@@ -189,12 +193,14 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
                     file.write(json.dumps({"undecodable": broken}).encode())
 
 
+def _bytes(size: int) -> str:
+    """A number of bytes for a person, with one to three digits before the point."""
+    power = min(max((len(f"{size}") - 1) // 3, 1), 4)
+    return f"{size / 1000**power:.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
+
+
 def _write(file: int, frame: np.ndarray, offset: int) -> None:
     content = np.ascontiguousarray(frame).data.cast("B")
     while content:
         written = os.pwrite(file, content, offset)
         content, offset = content[written:], offset + written
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0))

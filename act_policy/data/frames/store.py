@@ -116,7 +116,8 @@ class FrameStore:
             part = int(dataset.lengths[episode]), *dataset.frame_key(episode, camera.name)
             key.update(repr((source.path.name, source.size, source.time, *part)).encode())
         key.update(repr(camera).encode())
-        path = self._folder / f"{camera.name}-{key.hexdigest()[:16]}.frames"
+        name = camera.name.replace("%", "%25").replace("/", "%2F")  # a slash would be a folder
+        path = self._folder / f"{name}-{key.hexdigest()[:16]}.frames"
         return CacheFile(path, camera, tuple(encoded))
 
     def _index_cache(

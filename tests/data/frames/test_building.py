@@ -46,7 +46,7 @@ def test_two_builders_decode_once_and_a_killed_one_leaves_nothing(tmp_path):
     folder = compressed_folder(tmp_path / "demonstrations")
     killed = start_builder(folder, tmp_path / "cache", 60)
     try:
-        assert killed.stdout.readline().startswith("decoding top: ")
+        assert killed.stdout.readline().startswith("decoding 9 frames of top, once: ")
         assert killed.stdout.readline().startswith("writing")
     finally:
         killed.kill()
@@ -83,7 +83,7 @@ def test_the_size_is_told_and_a_disk_that_is_too_small_refused(tmp_path, monkeyp
     small = namedtuple("Usage", "total used free")(10**6, 0, 9 * 32 * 48 * 3 - 1)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: small)
-        with pytest.raises(UserError, match=r"0\.0 GB are free.*data.select.resize.*cache=null"):
+        with pytest.raises(UserError, match=r"41\.5 kB are free.*data.select.resize.*cache=null"):
             FrameStore(open_dataset(folder))
         # what a killed builder left is no reason: it goes
         left = folder / ".cache" / ".top-0123456789abcdef.frames.999.partial"
@@ -92,7 +92,8 @@ def test_the_size_is_told_and_a_disk_that_is_too_small_refused(tmp_path, monkeyp
         patch.setattr(shutil, "disk_usage", lambda _: small._replace(free=free[left.exists()]))
         FrameStore(open_dataset(folder))
     assert said[-1]["total"] == 9
-    assert "decoding top: 0.00 of " in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"they stay in {folder / '.cache'} and take 41.5 kB of the 1.0 MB that are" in told
 
 
 def test_a_cache_in_use_stays(tmp_path):
@@ -107,6 +108,20 @@ def test_a_cache_in_use_stays(tmp_path):
     del used
     FrameStore(open_demonstrations(tmp_path, {"exclude": [1]}))
     assert len(list(frames.glob("*.frames"))) == 1
+
+
+def test_a_camera_may_have_a_slash_in_its_name(tmp_path):
+    compressed_folder(tmp_path)
+    renamed = open_demonstrations(tmp_path, cameras={"robot/top": "top"})
+    store = FrameStore(renamed)
+    np.testing.assert_array_equal(
+        store.read("robot/top", np.arange(9)), every_frame(renamed, "robot/top")
+    )
+    del store
+    fewer = {"exclude": [0]}
+    FrameStore(open_demonstrations(tmp_path, fewer, cameras={"robot/top": "top"}))
+    (cached,) = (tmp_path / ".cache").glob("**/*.frames")  # that of all episodes is gone
+    assert cached.name.startswith("robot%2Ftop-")
 
 
 @pytest.mark.parametrize("memory", [0, 100, 10**9])

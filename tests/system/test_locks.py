@@ -1,0 +1,45 @@
+"""Locks on files: one process at a time, or several that share, and none outlives its file."""
+
+import pytest
+
+from act_policy.system.locks import create_locked, lock, lock_shared, try_lock
+
+
+def test_a_lock_keeps_others_out_until_its_file_is_closed(tmp_path):
+    path = tmp_path / "lock"
+    with create_locked(path, "xb") as file, path.open("rb") as other:
+        assert not try_lock(other)
+        file.close()
+        assert try_lock(other)
+    with pytest.raises(FileExistsError):
+        create_locked(path, "xb")
+
+
+def test_shared_locks_keep_out_only_those_that_want_the_file_alone(tmp_path):
+    path = tmp_path / "lock"
+    path.touch()
+    with path.open("rb") as one, path.open("rb") as other, path.open("rb") as third:
+        lock_shared(one)
+        lock_shared(other)
+        assert not try_lock(third)
+        one.close()
+        other.close()
+        lock(third)
+
+
+def test_a_new_file_that_is_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    path = tmp_path / "lock"
+    calls = []
+
+    def locked_late(file):
+        calls.append(file)
+        if len(calls) == 1:
+            path.unlink()
+        lock(file)
+
+    monkeypatch.setattr("act_policy.system.locks.lock", locked_late)
+    with create_locked(path, "wb") as file, path.open("rb") as other:
+        assert len(calls) == 2
+        assert not try_lock(other)
+        file.write(b"content")
+    assert path.read_bytes() == b"content"
