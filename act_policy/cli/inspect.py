@@ -17,8 +17,9 @@ def main(config: DictConfig) -> int:
     """Inspect the folder, print the tables and write the page."""
     from rich.console import Console
 
-    from act_policy.data.inspection.doctor import inspect_folder
-    from act_policy.data.inspection.inspection import InspectionConfig, Verdict
+    from act_policy.data.inspection.evidence import InspectionConfig
+    from act_policy.data.inspection.finding import Verdict
+    from act_policy.data.inspection.inspect import inspect_folder
     from act_policy.data.inspection.page import inspection_page
     from act_policy.data.inspection.tables import finding_lines, summary_tables, verdict_line
     from act_policy.errors import UserError
@@ -50,7 +51,8 @@ def main(config: DictConfig) -> int:
     console.print(
         f"{verdict_line(inspection)}; {out}", markup=False, highlight=False, soft_wrap=True
     )
-    if errors := [f.text for f in inspection.findings if f.verdict is Verdict.ERROR]:
-        more = f" (and {len(errors) - 1} more errors, see above)" if errors[1:] else ""
-        raise UserError(f"training is impossible: {errors[0]}{more}")
+    if count := inspection.count(Verdict.ERROR):
+        more = f" (and {count - 1} more errors, see above)" if count > 1 else ""
+        worst = inspection.sentence(inspection.findings[0])
+        raise UserError(f"training is impossible: {worst}{more}")
     return WARNED if config.strict and inspection.count(Verdict.WARNING) else 0

@@ -134,8 +134,10 @@ def keep_paths(data: DictConfig) -> None:
 
 def check_demonstrations(dataset: "DemonstrationDataset", config: DictConfig) -> None:
     """Print what is unusual about the demonstrations; UserError where they cannot be trained on."""
-    from act_policy.data.inspection.doctor import inspect_before_training
-    from act_policy.data.inspection.inspection import InspectionConfig, Verdict
+    from act_policy.data.inspection.evidence import InspectionConfig
+    from act_policy.data.inspection.finding import Verdict
+    from act_policy.data.inspection.inspect import inspect_before_training
+    from act_policy.data.inspection.sentences import advice, sentence
     from act_policy.errors import UserError
 
     settings = InspectionConfig(
@@ -143,10 +145,11 @@ def check_demonstrations(dataset: "DemonstrationDataset", config: DictConfig) ->
     )
     errors = []
     for finding in inspect_before_training(dataset, settings):
+        text = f"{sentence(finding, dataset.episode_names)}. {advice(finding)}"
         if finding.verdict is Verdict.ERROR:
-            errors.append(f"{finding.text}. {finding.advice}")
+            errors.append(text)
         elif finding.verdict is Verdict.WARNING:
-            print(f"warning: {finding.text}. {finding.advice}", file=sys.stderr)
+            print(f"warning: {text}", file=sys.stderr)
     if errors:
         raise UserError("\n".join(errors))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from act_policy.data.dataset import DatasetWarning, DemonstrationDataset
-from act_policy.data.faults import Wanted
+from act_policy.data.episode_errors import Wanted
 from act_policy.data.lerobot.hub import is_hub_id, resolve
 from act_policy.data.schemas import SchemaSource
 from act_policy.errors import UserError

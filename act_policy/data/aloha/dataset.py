@@ -14,7 +14,7 @@ from act_policy.data.aloha.channel_order import doubt_channel_order
 from act_policy.data.aloha.episode import Episode, decode_jpeg, read_episode, read_vector
 from act_policy.data.aloha.episode import write_episode as write_episode
 from act_policy.data.dataset import UndecodableFrameError, VectorDimensions, check_vector_name
-from act_policy.data.faults import Faults, Wanted
+from act_policy.data.episode_errors import EpisodeErrors, Wanted
 from act_policy.data.schemas import (
     ALOHA_NAMES,
     BASE_NAMES,
@@ -80,15 +80,15 @@ class AlohaHDF5Dataset:
         self.episode_paths = episode_files(self.folder) if paths is None else list(paths)
         if not self.episode_paths:
             raise UserError(f"{folder}: holds no *.hdf5 episode")
-        faults, found = Faults(unreadable, wanted), {}
+        errors, found = EpisodeErrors(unreadable, wanted), {}
         indices = _indices(self.episode_paths)
         for index, path in zip(indices, self.episode_paths, strict=True):
             try:
                 found[index] = read_episode(path, jpeg_order)
             except UserError as error:
-                faults.add(index, error)
+                errors.add(index, error)
         names = [path.name for path in self.episode_paths]
-        kept, self.notes = faults.settle(dict(zip(indices, names, strict=True)))
+        kept, self.notes = errors.settle(dict(zip(indices, names, strict=True)))
         self.episode_indices = np.array(kept, np.int64)
         self.last_index = indices[-1]
         episodes = [found[index] for index in kept]

@@ -30,7 +30,7 @@ import numpy as np
 from PIL import Image
 
 from act_policy.data.dataset import UndecodableFrameError
-from act_policy.data.faults import UnfinishedError
+from act_policy.data.episode_errors import UnfinishedError
 from act_policy.errors import UserError
 from act_policy.system.atomic import atomic_file
 from act_policy.types import Camera, Schema
@@ -114,11 +114,13 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
     except UserError:
         raise
     except Exception as error:  # a damaged file makes h5py raise almost anything
-        kind = UnfinishedError if _was_being_written(path) else UserError
-        raise kind(
+        text = (
             f"{path}: is not a readable HDF5 file ({error}). "
             "Repair the file or move it out of the folder."
-        ) from None
+        )
+        if _was_being_written(path):
+            raise UnfinishedError(text, path) from None
+        raise UserError(text) from None
 
 
 def _members(group: Any) -> list[tuple[str, Any]]:

@@ -1,18 +1,42 @@
-"""What the findings about demonstrations look at, read once for all of them."""
+"""What the findings depend on: the demonstrations, read once for all findings, and settings."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.inspection.inspection import InspectionConfig
-from act_policy.data.inspection.timestamps import read_timestamps
+from act_policy.errors import UserError, check_whole_number
+
+
+@dataclass(frozen=True)
+class InspectionConfig:
+    """Settings that the findings depend on.
+
+    Args:
+        chunk_length: k, actions per prediction of the policy; None leaves the chunk unchecked.
+        std_floor: smallest divisor of the normaliser, in physical units.
+        undecodable: "stop" or "skip", what training will do with a frame that cannot be decoded.
+    """
+
+    chunk_length: int | None = None
+    std_floor: float = 1e-2
+    undecodable: str = "stop"
+
+    def __post_init__(self) -> None:
+        if self.chunk_length is not None:
+            check_whole_number("chunk_length", self.chunk_length, 1)
+        if not self.std_floor > 0:
+            raise UserError(f"std_floor must be positive, found {self.std_floor}")
+        if self.undecodable not in ("stop", "skip"):
+            raise UserError(f"undecodable must be stop or skip, found {self.undecodable!r}")
 
 
 class Pair(NamedTuple):
-    """A state and an action dimension of the same joint, by their places, and its name."""
+    """Places of a joint's state and action dimension, the joint's name and their unit."""
 
     state: int
     action: int
@@ -21,11 +45,11 @@ class Pair(NamedTuple):
 
 
 class Evidence:
-    """What the findings look at, read once.
+    """Demonstrations as the findings need them, read once.
 
     Args:
         dataset: the demonstrations.
-        config: see InspectionConfig.
+        config: settings that the findings depend on.
     """
 
     def __init__(self, dataset: DemonstrationDataset, config: InspectionConfig) -> None:
@@ -34,25 +58,15 @@ class Evidence:
         self.rate = dataset.schema.rate
         episodes = range(dataset.episode_count)
         self.states = [_filled(dataset.state(e)) for e in episodes]
-        """float64 (T, s) each; a value that is not finite is replaced by the one before it."""
+        """float64 (T, s) per episode; a value that is not finite repeats the one before it."""
         self.actions = [_filled(dataset.action(e)) for e in episodes]
-        """float64 (T, a) each, likewise."""
+        """float64 (T, a) per episode, filled likewise."""
         self.pairs = _pairs(dataset)
 
     @cached_property
     def timestamps(self) -> list[np.ndarray | None]:
         """float64 (T,) seconds at which each step was recorded, None where the file has none."""
-        return read_timestamps(self.dataset)
-
-    def listed(self, remarks: dict[int, str], most: int = 5) -> str:
-        """Name the first few of some episodes, each with its remark, and say how many there are."""
-        names = self.dataset.episode_names
-        some = "; ".join(
-            f"{names[episode]}: {remark}" if remark else names[episode]
-            for episode, remark in list(remarks.items())[:most]
-        )
-        more = f"; and {len(remarks) - most} more" if len(remarks) > most else ""
-        return f"{len(remarks)} of {len(names)} episodes ({some}{more})"
+        return _timestamps(self.dataset)
 
 
 def _filled(values: np.ndarray) -> np.ndarray:
@@ -89,3 +103,32 @@ def _numbered(
     names: tuple[str, ...], units: tuple[str, ...]
 ) -> Iterator[tuple[int, tuple[str, str]]]:
     return enumerate(zip(names, units, strict=True))
+
+
+def _timestamps(dataset: DemonstrationDataset) -> list[np.ndarray | None]:
+    """float64 (T,) seconds per episode; None where the files hold none, as in ALOHA's format.
+
+    In a LeRobotDataset they are the column `timestamp`, and an episode's name ends with its index.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    times: list[np.ndarray | None] = [None] * dataset.episode_count
+    columns: dict[str, np.ndarray] = {}
+    path_read = None
+    for episode, (path, name) in enumerate(
+        zip(dataset.episode_paths, dataset.episode_names, strict=True)
+    ):
+        index = re.search(r"(\d+)$", name)
+        if path.suffix != ".parquet" or index is None:
+            continue
+        if path != path_read:
+            from act_policy.data.lerobot.metadata import read_columns  # pyarrow, if it is needed
+
+            table = read_columns(path, ["episode_index", "timestamp"])
+            columns = {key: table.column(key).to_numpy() for key in table.column_names}
+            path_read = path
+        times[episode] = columns["timestamp"][columns["episode_index"] == int(index[1])].astype(
+            np.float64
+        )
+    return times

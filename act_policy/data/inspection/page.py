@@ -6,7 +6,10 @@ import numpy as np
 from markupsafe import Markup
 
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.inspection.inspection import CameraLook, Finding, Inspection, Verdict
+from act_policy.data.inspection.camera_looks import CameraLook
+from act_policy.data.inspection.finding import Finding, Verdict
+from act_policy.data.inspection.inspect import Inspection
+from act_policy.data.inspection.sentences import advice
 from act_policy.data.inspection.tables import overview, verdict_line
 from act_policy.report.page import (
     Part,
@@ -47,8 +50,8 @@ def inspection_page(inspection: Inspection) -> str:
 
 def _findings(inspection: Inspection) -> Part:
     rows = [
-        (_VERDICT[finding.verdict], finding.subject, finding.text, finding.advice)
-        for finding in inspection.findings
+        (_VERDICT[f.verdict], f.kind.value, inspection.sentence(f), advice(f))
+        for f in inspection.findings
     ]
     return section(
         "Findings",
@@ -111,7 +114,7 @@ def _episode(
     about = [f"{dataset.lengths[episode]} steps, {seconds:.2f} s", dataset.instructions[episode]]
     parts: list[Part] = [paragraph(". ".join(filter(None, about)))]
     if concerned:
-        parts.append(paragraph("Findings: " + _subjects(concerned)))
+        parts.append(paragraph("Findings: " + _kinds(concerned)))
     for seen in looks:
         labels = [f"{step / schema.rate:.2f} s" for step in seen.steps]
         if seen.images:
@@ -125,8 +128,8 @@ def _episode(
     return section(dataset.episode_names[episode], *parts, row(*charts))
 
 
-def _subjects(findings: list[Finding]) -> str:
-    return ", ".join(dict.fromkeys(f"{f.subject} ({f.verdict})" for f in findings))
+def _kinds(findings: list[Finding]) -> str:
+    return ", ".join(dict.fromkeys(f"{f.kind} ({f.verdict})" for f in findings))
 
 
 def _charts(field: str, values: np.ndarray, names: tuple[str, ...], rate: float) -> Iterator[Part]:

@@ -7,13 +7,16 @@ from rich.table import Table
 from rich.text import Text
 
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.inspection.inspection import DimensionReport, Inspection, Verdict
+from act_policy.data.inspection.dimensions import DimensionReport
+from act_policy.data.inspection.finding import Verdict
+from act_policy.data.inspection.inspect import Inspection
+from act_policy.data.inspection.sentences import advice
 
 STYLES = {Verdict.ERROR: "red", Verdict.WARNING: "yellow", Verdict.NOTE: "cyan"}
 
 
 def summary_tables(inspection: Inspection) -> Iterator[Table]:
-    """The whole, the cameras, the dimensions."""
+    """Tables of the dataset as a whole, of the cameras and of the dimensions."""
     if inspection.dataset is not None:
         yield _overview(inspection.dataset)
         yield _cameras(inspection.dataset)
@@ -21,16 +24,15 @@ def summary_tables(inspection: Inspection) -> Iterator[Table]:
 
 
 def finding_lines(inspection: Inspection) -> Iterator[Text]:
-    """Two lines a finding, however long, so that paths in them can be copied and searched for."""
+    """Two lines per finding, however long, so that paths in them can be copied and searched for."""
     for finding in inspection.findings:
-        yield Text.assemble(
-            (f"{finding.verdict}: {finding.subject}: ", STYLES[finding.verdict]), finding.text
-        )
-        yield Text(f"    {finding.advice}")
+        head = f"{finding.verdict}: {finding.kind}: "
+        yield Text.assemble((head, STYLES[finding.verdict]), inspection.sentence(finding))
+        yield Text(f"    {advice(finding)}")
 
 
 def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
-    """What a dataset is, as names and values."""
+    """Describe a dataset by names and values."""
     schema, lengths = dataset.schema, dataset.lengths
     seeds = [seed for seed in dataset.seeds if seed is not None]
     known = [outcome for outcome in dataset.outcomes if outcome is not None]

@@ -1,26 +1,26 @@
-"""Findings from how the state follows the action, each with its threshold and the reason."""
+"""Findings from how the state follows the action, with thresholds and their reasons."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
 from act_policy.data.inspection.evidence import Evidence, Pair
-from act_policy.data.inspection.inspection import Finding, Verdict
+from act_policy.data.inspection.finding import Finding, Kind, Verdict
 
 EQUAL_SHARE = 0.01
 """Action and state are equal when they differ by less than this share of the motion in a step."""
 OFFSET_SHARE, OFFSET_DEVIATIONS = 0.03, 3.0
 """An offset counts above this share of the joint's reach (a loaded arm sags by 1 to 2 degrees of
-90), above so many deviations of the difference (it is there throughout, not now and then) and
+90), above this many deviations of the difference (it is there throughout, not now and then) and
 above the normaliser's floor (a joint that hardly moves)."""
 FOLLOWS = 0.9
-"""Correlation above which an action is a target for its state, not a velocity or a difference."""
+"""Correlation with the state above which an action is a target, not a velocity or a difference."""
 MOST_LAG_SECONDS = 0.5
 """A state follows its target within this time."""
 
 
 def equal(evidence: Evidence) -> Iterator[Finding]:
-    """Report actions that say where the joint is, not where it shall go."""
+    """Report actions that say where the joint is, not where it should go."""
     same = []
     for pair in evidence.pairs:
         position, target = _of_pair(evidence, pair)
@@ -29,12 +29,7 @@ def equal(evidence: Evidence) -> Iterator[Finding]:
         if motion.any() and apart.mean() < EQUAL_SHARE * motion.mean():
             same.append(pair.name)
     if same:
-        yield Finding(
-            Verdict.WARNING,
-            "action equals state",
-            f"action equals the current state in {', '.join(same)}",
-            "A policy would learn to stand still: record the commanded or the next position.",
-        )
+        yield Finding(Verdict.WARNING, Kind.ACTION_IS_STATE, detail={"dimensions": same})
 
 
 def offset(evidence: Evidence) -> Iterator[Finding]:
@@ -49,18 +44,12 @@ def offset(evidence: Evidence) -> Iterator[Finding]:
         reach = np.ptp(np.concatenate(position))
         least = evidence.config.std_floor
         if abs(middle) > max(OFFSET_DEVIATIONS * deviation, OFFSET_SHARE * reach, least):
-            yield Finding(
-                Verdict.WARNING,
-                "offset between action and state",
-                f"action {pair.name} is off its later state by {_amount(middle, pair.unit)} "
-                f"throughout (deviation {deviation:.2g}{with_unit(pair.unit)})",
-                "Is one of them calibrated differently? On the robot the policy would be off by as "
-                "much: calibrate again, or correct the recording.",
-            )
+            detail = {"offset": middle, "deviation": deviation, "unit": pair.unit}
+            yield Finding(Verdict.WARNING, Kind.OFFSET, pair.name, detail)
 
 
 def _of_pair(evidence: Evidence, pair: Pair) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Position and target of a joint, (T,) an episode."""
+    """Position and target of a joint, (T,) per episode."""
     return (
         [state[:, pair.state] for state in evidence.states],
         [action[:, pair.action] for action in evidence.actions],
@@ -85,13 +74,3 @@ def _lag(evidence: Evidence, position: list[np.ndarray], target: list[np.ndarray
 def _apart(position: list[np.ndarray], target: list[np.ndarray], lag: int) -> np.ndarray:
     pairs = zip(position, target, strict=True)
     return np.concatenate([t[: len(t) - lag] - p[lag:] for p, t in pairs])
-
-
-def _amount(value: float, unit: str) -> str:
-    degrees = f" ({np.rad2deg(value):.1f} degrees)" if unit == "rad" else ""
-    return f"{value:.3g}{with_unit(unit)}{degrees}"
-
-
-def with_unit(unit: str) -> str:
-    """A unit to be written behind a number."""
-    return f" {unit}" if unit and unit != "0..1" else ""

@@ -18,7 +18,7 @@ from act_policy.data.dataset import (
     check_step,
     check_vector_name,
 )
-from act_policy.data.faults import Faults, UnfinishedError, Wanted
+from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError, Wanted
 from act_policy.data.lerobot.metadata import (
     COUNTERS,
     EpisodeEntry,
@@ -72,18 +72,18 @@ class LeRobotDataset:
         wanted: Wanted | None = None,
     ) -> None:
         self.folder = Path(folder)
-        faults = Faults(unreadable, wanted)
-        self._metadata = read_metadata(self.folder, faults)
+        errors = EpisodeErrors(unreadable, wanted)
+        self._metadata = read_metadata(self.folder, errors)
         self.notes = list(self._metadata.notes)
         self.schema, self._keys = lerobot_schema(self.folder, self._metadata, schema, cameras)
-        rows = read_rows(self._metadata, faults, self.notes)
+        rows = read_rows(self._metadata, errors, self.notes)
         self._frames_before: dict[tuple[int, str], int] = {}
         for camera in self.schema.cameras:
-            self._check_images(camera, faults)
+            self._check_images(camera, errors)
         names = {e.number: f"episode_{e.number:06d}" for e in self._metadata.episodes}
-        kept, notes = faults.settle(names)
+        kept, notes = errors.settle(names)
         self.notes += notes
-        self.faults = faults.named(names)
+        self.episode_errors = dict(sorted(errors.by_episode.items()))
         self.entries: list[EpisodeEntry] = [e for e in self._metadata.episodes if e.number in kept]
         self.lengths = np.array([entry.length for entry in self.entries], np.int64)
         self.episode_names = [names[entry.number] for entry in self.entries]
@@ -225,7 +225,7 @@ class LeRobotDataset:
     def _is_video(self, camera: str) -> bool:
         return self._metadata.features[self._keys[camera]].dtype == "video"
 
-    def _check_images(self, camera: Camera, faults: Faults) -> None:
+    def _check_images(self, camera: Camera, errors: EpisodeErrors) -> None:
         """Check what can be known without decoding: the files, their lengths and sizes."""
         key, entries = self._keys[camera.name], self._metadata.episodes
         if not self._is_video(camera.name):
@@ -233,7 +233,7 @@ class LeRobotDataset:
                 try:
                     with open_parquet(path) as file:
                         found = file.schema_arrow.names
-                except UnfinishedError:  # already known as a fault
+                except UnfinishedError:  # already known as an error
                     continue
                 if key not in found:
                     raise UserError(f"{path}: has no column {key}; found {', '.join(found)}")
@@ -241,7 +241,7 @@ class LeRobotDataset:
         for path, group in in_same_video(key, entries):
             for error, episodes in self._check_video(path, group, camera):
                 for entry in episodes:
-                    faults.add(entry.number, error)
+                    errors.add(entry.number, error)
 
     def _check_video(
         self, path: Path, group: list[EpisodeEntry], camera: Camera
@@ -253,7 +253,7 @@ class LeRobotDataset:
         try:
             header = read_header(path)
         except UserError as error:
-            yield UnfinishedError(f"{error} ({where})"), group
+            yield UnfinishedError(f"{error} ({where})", path), group
             return
         if (header.height, header.width) != (camera.height, camera.width):
             text = (
@@ -272,7 +272,7 @@ class LeRobotDataset:
                 beyond.append(entry)
         text = f"{path}: {where}: the video has {header.frames} frames, the metadata count {frames}"
         if beyond:
-            yield UnfinishedError(text), beyond
+            yield UnfinishedError(text, path), beyond
         elif whole_file and header.frames not in (None, frames):
             yield UserError(text), group
 

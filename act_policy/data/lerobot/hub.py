@@ -32,12 +32,12 @@ def find_in_cache(name: str) -> Path | None:
 
 def missing_files(folder: Path) -> list[Path]:
     """What a LeRobotDataset's metadata name and is not there; UserError if these are broken."""
-    from act_policy.data.faults import Faults
+    from act_policy.data.episode_errors import EpisodeErrors
     from act_policy.data.lerobot.metadata import read_metadata  # pyarrow, if it is needed
 
     files = [
         file
-        for entry in read_metadata(folder, Faults("skip")).episodes
+        for entry in read_metadata(folder, EpisodeErrors("skip")).episodes
         for file in (entry.data, *(video.path for video in entry.videos.values()))
     ]
     return [file for file in dict.fromkeys(files) if not file.is_file()]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from act_policy.data.faults import Faults, UnfinishedError
+from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError
 from act_policy.errors import UserError
 
 VERSIONS = ("v2.1", "v3.0")
@@ -89,7 +89,7 @@ class Metadata(NamedTuple):
     notes: list[str]
 
 
-def read_metadata(folder: Path, faults: Faults) -> Metadata:
+def read_metadata(folder: Path, errors: EpisodeErrors) -> Metadata:
     """Read and check everything in `meta`; raises UserError naming file and field."""
     path = folder / "meta" / "info.json"
     info = _Info(path)
@@ -104,9 +104,9 @@ def read_metadata(folder: Path, faults: Faults) -> Metadata:
     }
     notes: list[str] = []
     if version == "v2.1":
-        episodes = _episodes_v21(folder, info, features, faults, notes)
+        episodes = _episodes_v21(folder, info, features, errors, notes)
     else:
-        episodes = _episodes_v30(folder, info, features, rate, faults, notes)
+        episodes = _episodes_v30(folder, info, features, rate, errors, notes)
     if not episodes:
         raise UserError(f"{folder}: holds no episode")
     stated, found = info.get("total_episodes", int), episodes[-1].number + 1
@@ -139,20 +139,21 @@ def read_columns(path: Path, columns: list[str]) -> pa.Table:
             return file.read(columns=columns).select(columns)
         except (pa.ArrowException, OSError) as error:
             raise UnfinishedError(
-                f"{path}: cannot be read ({error}). Copy the file again."
+                f"{path}: cannot be read ({error}). Copy the file again.", path
             ) from None
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
     """Open a parquet file; raises UserError."""
     if not path.is_file():
-        raise UnfinishedError(f"{path}: no such file, but the metadata names it")
+        raise UnfinishedError(f"{path}: no such file, but the metadata names it", path)
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise UnfinishedError(
             f"{path}: is not a readable parquet file ({error}). A copy or a recording that was cut "
-            "short looks like this: copy the file again."
+            "short looks like this: copy the file again.",
+            path,
         ) from None
 
 
@@ -213,7 +214,7 @@ def _feature(path: Path, name: str, plain: Any) -> Feature:
 
 
 def _episodes_v21(
-    folder: Path, info: _Info, features: dict[str, Feature], faults: Faults, notes: list[str]
+    folder: Path, info: _Info, features: dict[str, Feature], errors: EpisodeErrors, notes: list[str]
 ) -> list[EpisodeEntry]:
     path = folder / "meta" / "episodes.jsonl"
     try:
@@ -239,7 +240,7 @@ def _episodes_v21(
     first_index: int | None = 0
     for index, length, tasks in rows:
         expected = episodes[-1].number + 1 if episodes else 0
-        _check_index(path, expected, index, length, faults)
+        _check_index(path, expected, index, length, errors)
         if index != expected:
             first_index = None
         where = {"episode_chunk": index // max(chunk_size, 1), "episode_index": index}
@@ -258,7 +259,7 @@ def _episodes_v30(
     info: _Info,
     features: dict[str, Feature],
     rate: float,
-    faults: Faults,
+    errors: EpisodeErrors,
     notes: list[str],
 ) -> list[EpisodeEntry]:
     parent = folder / "meta" / "episodes"
@@ -285,12 +286,12 @@ def _episodes_v30(
     for path, row in rows:
         index, length = row["episode_index"], row["length"]
         expected = episodes[-1].number + 1 if episodes else 0
-        _check_index(path, expected, index, length, faults)
+        _check_index(path, expected, index, length, errors)
         span = row["dataset_from_index"], row["dataset_to_index"]
         if index != expected:
             first_index = span[0]  # behind a gap, which a person chose to skip
         if span != (first_index, first_index + length):
-            faults.add(
+            errors.add(
                 index,
                 UserError(
                     f"{path}: episode {index} is at steps {span[0]} to {span[1]} of the dataset; "
@@ -301,7 +302,7 @@ def _episodes_v30(
         for key in keys:
             chunk, file, start, end = (row[f"videos/{key}/{field}"] for field in _PLACE_OF_VIDEO)
             if abs((end - start) * rate - length) >= 0.5:
-                faults.add(
+                errors.add(
                     index,
                     UserError(
                         f"{path}: episode {index}, {key}: {start:g} s to {end:g} s are not its "
@@ -329,7 +330,7 @@ def _episodes_v30(
         )
         first_index += length
     for key in keys:
-        _check_overlap(parent, key, episodes, rate, faults)
+        _check_overlap(parent, key, episodes, rate, errors)
     return episodes
 
 
@@ -356,11 +357,11 @@ def _video_keys(features: dict[str, Feature]) -> list[str]:
     return [key for key, feature in features.items() if feature.dtype == "video"]
 
 
-def _check_index(path: Path, expected: int, index: int, length: int, faults: Faults) -> None:
+def _check_index(path: Path, expected: int, index: int, length: int, errors: EpisodeErrors) -> None:
     if index < expected:
         raise UserError(f"{path}: episode {index} is there twice; expected 0, 1, 2, ... once each")
     for missing in range(expected, index):
-        faults.add(
+        errors.add(
             missing,
             UserError(f"{path}: episode {missing} is missing; expected 0, 1, 2, ... once each"),
         )
@@ -369,7 +370,7 @@ def _check_index(path: Path, expected: int, index: int, length: int, faults: Fau
 
 
 def _check_overlap(
-    where: Path, key: str, episodes: list[EpisodeEntry], rate: float, faults: Faults
+    where: Path, key: str, episodes: list[EpisodeEntry], rate: float, errors: EpisodeErrors
 ) -> None:
     for path, group in in_same_video(key, episodes):
         for one, other in pairwise(group):
@@ -382,8 +383,8 @@ def _check_overlap(
                     f"first has {one.length} frames from {start:g} s on, the other begins at "
                     f"{following:g} s"
                 )
-                faults.add(one.number, error)
-                faults.add(other.number, error)
+                errors.add(one.number, error)
+                errors.add(other.number, error)
 
 
 def in_same_video(

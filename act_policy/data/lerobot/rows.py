@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from act_policy.data.faults import Faults, UnfinishedError
+from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError
 from act_policy.data.lerobot.metadata import (
     EpisodeEntry,
     Feature,
@@ -31,8 +31,10 @@ class EpisodeRows(NamedTuple):
     first: int
 
 
-def read_rows(metadata: Metadata, faults: Faults, notes: list[str]) -> dict[int, EpisodeRows]:
-    """The rows of every episode without fault, by its index."""
+def read_rows(
+    metadata: Metadata, errors: EpisodeErrors, notes: list[str]
+) -> dict[int, EpisodeRows]:
+    """The rows of every episode without an error, by its index."""
     found: dict[int, EpisodeRows] = {}
     files: dict[Path, list[EpisodeEntry]] = {}
     for entry in metadata.episodes:
@@ -44,7 +46,7 @@ def read_rows(metadata: Metadata, faults: Faults, notes: list[str]) -> dict[int,
             table = read_columns(path, [STATE_KEY, ACTION_KEY, *counters])
         except UnfinishedError as error:
             for entry in group:
-                faults.add(entry.number, error)
+                errors.add(entry.number, error)
             continue
         state, action = (
             _matrix(path, table, key, metadata.features[key]) for key in (STATE_KEY, ACTION_KEY)
@@ -57,14 +59,14 @@ def read_rows(metadata: Metadata, faults: Faults, notes: list[str]) -> dict[int,
             try:
                 _check_rows(path, entry, part, metadata)
             except UserError as error:
-                faults.add(entry.number, error)
+                errors.add(entry.number, error)
             found[entry.number] = EpisodeRows(state[rows], action[rows], rows.start)
         if misplaced := [index for index in rows_of if index in known]:
             raise UserError(
                 f"{path}: holds rows of episode {min(misplaced)}, which the metadata do not "
                 "place here"
             )
-        if any(index > max(known) for index in rows_of):  # one between them is a fault already
+        if any(index > max(known) for index in rows_of):  # one between them is an error already
             notes.append(
                 f"{path}: holds rows of episodes {min(rows_of)} to {max(rows_of)}, which the "
                 "metadata do not know: the recording was cut short; they are left out"

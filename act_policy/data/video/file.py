@@ -24,7 +24,7 @@ class VideoHeader(NamedTuple):
 
 
 def read_header(path: Path) -> VideoHeader:
-    """Read the header alone; raises UserError where the file is missing or no video."""
+    """Read the header alone; raises UnfinishedError where the file is missing or not a video."""
     container = open_video(path)
     with container:
         stream = container.streams.video[0]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import av
 import numpy as np
 
+from act_policy.data.episode_errors import UnfinishedError
 from act_policy.errors import UserError
 
 CUT_SHORT = "A copy or a recording that was cut short looks like this: copy the file again."
@@ -50,24 +51,24 @@ def read_index(path: Path) -> VideoIndex:
         UserError: the file is missing, no video, or does not tell its frames apart.
     """
     if not path.is_file():
-        raise UserError(f"{path}: no such video file")
+        raise UnfinishedError(f"{path}: no such video file", path)
     status = path.stat()
     return _read_index(path, status.st_size, status.st_mtime_ns)
 
 
 def open_video(path: Path) -> Any:
-    """Open a file for demuxing; raises UserError where it is missing or no video."""
+    """Open a file for demuxing; raises UnfinishedError where it is missing or not a video."""
     if not path.is_file():
-        raise UserError(f"{path}: no such video file")
+        raise UnfinishedError(f"{path}: no such video file", path)
     try:
         container = av.open(str(path))
     except av.error.FFmpegError as error:
-        raise UserError(
-            f"{path}: is not a readable video ({error.strerror}). {CUT_SHORT}"
+        raise UnfinishedError(
+            f"{path}: is not a readable video ({error.strerror}). {CUT_SHORT}", path
         ) from None
     if not container.streams.video:
         container.close()
-        raise UserError(f"{path}: holds no video. {CUT_SHORT}")
+        raise UnfinishedError(f"{path}: holds no video. {CUT_SHORT}", path)
     decoder = container.streams.video[0].codec_context
     # Without it a decoder may fill in what it cannot decode and call the frame good.
     decoder.options = {"err_detect": "explode"}

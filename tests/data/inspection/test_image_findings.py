@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from act_policy.data.aloha.dataset import write_episode
-from act_policy.data.inspection.doctor import FEW, MANY
-from act_policy.data.inspection.evidence import Evidence
-from act_policy.data.inspection.image_findings import find_in_images, look, spread
-from act_policy.data.inspection.inspection import InspectionConfig, Verdict
+from act_policy.data.inspection.camera_looks import look, spread
+from act_policy.data.inspection.evidence import Evidence, InspectionConfig
+from act_policy.data.inspection.finding import Kind, Verdict
+from act_policy.data.inspection.image_findings import find_in_images
+from act_policy.data.inspection.inspect import FEW, MANY
 from act_policy.data.open import open_dataset
 from tests.data.episodes_for_tests import jpeg_rows, make_schema, smooth_frames
 from tests.data.lerobot_for_tests import TOP, change_table, encode, shown, write_lerobot
@@ -40,18 +41,18 @@ def test_nothing_is_found_in_samples_of_other_software(samples, sample):
     assert found(open_dataset(samples / sample), every_frame=True) == []
 
 
-@pytest.mark.parametrize(("value", "subject"), [(0, "black camera"), (90, "empty camera")])
-def test_a_camera_that_shows_nothing_is_named(tmp_path, value, subject):
+@pytest.mark.parametrize(("value", "kind"), [(0, Kind.BLACK_CAMERA), (90, Kind.EMPTY_CAMERA)])
+def test_a_camera_that_shows_nothing_is_named(tmp_path, value, kind):
     dataset = aloha_motion(tmp_path)
     change_images(dataset, 1, lambda images: np.full_like(images, value))
     (finding,) = found(dataset)
-    assert (finding.verdict, finding.subject) == (Verdict.WARNING, subject)
-    assert "camera top" in finding.text
-    assert "1 of 2 episodes (episode_1.hdf5)" in finding.text
+    assert (finding.verdict, finding.kind) == (Verdict.WARNING, kind)
+    assert finding.subject == "top"
+    assert list(finding.episodes) == [1]
 
 
-@pytest.mark.parametrize(("first", "said"), [(0, "steps 0 to 59"), (20, "steps 25 to 59")])
-def test_a_camera_that_freezes_is_named(tmp_path, first, said):
+@pytest.mark.parametrize(("first", "seen"), [(0, 0), (20, 25)])
+def test_a_camera_that_freezes_is_named(tmp_path, first, seen):
     def freeze(images):
         images[first:] = images[first]
         return images
@@ -59,8 +60,8 @@ def test_a_camera_that_freezes_is_named(tmp_path, first, said):
     dataset = aloha_motion(tmp_path)
     change_images(dataset, 0, freeze)
     (finding,) = found(dataset)
-    assert (finding.verdict, finding.subject) == (Verdict.WARNING, "frozen camera")
-    assert f"(episode_0.hdf5: {said})" in finding.text
+    assert (finding.verdict, finding.kind) == (Verdict.WARNING, Kind.FROZEN_CAMERA)
+    assert finding.episodes == {0: {"first": seen, "last": 59}}
 
 
 def test_a_still_image_of_a_still_robot_is_not_frozen(tmp_path):
@@ -78,7 +79,7 @@ def test_a_video_that_freezes_is_found_although_its_frames_are_coded(tmp_path):
     video = next(folder.glob("videos/**/*.mp4"))
     encode(video, [shown("top", 21)] * 30, codec="libsvtav1")
     (finding,) = found(open_dataset(folder))
-    assert finding.subject == "frozen camera"
+    assert finding.kind is Kind.FROZEN_CAMERA
 
 
 def test_frames_that_cannot_be_decoded_are_named_and_counted(tmp_path):
@@ -95,12 +96,12 @@ def test_frames_that_cannot_be_decoded_are_named_and_counted(tmp_path):
             file["observations/images/top"] = rows
     dataset = open_dataset(tmp_path)
     (finding,) = found(dataset, every_frame=True)
-    assert (finding.verdict, finding.episodes) == (Verdict.ERROR, (1,))
-    assert "episode_1.hdf5: camera top, step 0 cannot be decoded" in finding.text
-    assert "And 2 more of this camera in this episode." in finding.text
+    assert (finding.verdict, finding.kind) == (Verdict.ERROR, Kind.UNDECODABLE)
+    assert (finding.subject, finding.detail["count"]) == ("top", 3)
+    assert finding.episodes == {1: {"steps": [0, 10, 11]}}
     (finding,) = found(dataset, "skip")
     assert finding.verdict is Verdict.WARNING
-    assert "more of this camera" not in finding.text  # only the first was looked at
+    assert finding.episodes == {1: {"steps": [0]}}  # only the first was looked at
 
 
 def test_an_image_column_with_a_broken_frame_is_named(tmp_path):
@@ -108,7 +109,7 @@ def test_an_image_column_with_a_broken_frame_is_named(tmp_path):
     table = folder / "data/chunk-000/file-000.parquet"
     change_table(table, lambda c: c[TOP][11].update(bytes=b"no image"))
     (finding,) = found(open_dataset(folder))
-    assert "episode 0, camera top, frame 11 cannot be decoded" in finding.text
+    assert finding.episodes == {0: {"steps": [11]}}
     assert finding.verdict is Verdict.ERROR
 
 
@@ -117,11 +118,11 @@ def test_a_video_at_another_rate_is_an_error(tmp_path):
     video = next(folder.glob("videos/**/*.mp4"))
     encode(video, range(20), rate=25)
     (finding,) = found(open_dataset(folder))
-    assert (finding.verdict, finding.subject) == (
+    assert (finding.verdict, finding.kind) == (
         Verdict.ERROR,
-        "images that do not fit the metadata",
+        Kind.MISPLACED_IMAGES,
     )
-    assert "expected" in finding.text
+    assert list(finding.episodes) == [0]
 
 
 def test_images_are_spread_from_the_first_to_the_last():

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from act_policy.data.inspection import page as page_module
-from act_policy.data.inspection.doctor import inspect_before_training, inspect_folder
-from act_policy.data.inspection.inspection import InspectionConfig, Verdict, report_dimensions
+from act_policy.data.inspection.dimensions import report_dimensions
+from act_policy.data.inspection.evidence import InspectionConfig
+from act_policy.data.inspection.finding import Kind, Verdict
+from act_policy.data.inspection.inspect import inspect_before_training, inspect_folder
 from act_policy.data.inspection.page import inspection_page
 from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
@@ -70,7 +72,7 @@ def test_before_training_the_same_is_found_in_a_few_episodes(tmp_path):
     with h5py.File(dataset.episode_paths[2], "a") as file:
         file["observations/images/top"][...] = 0
     findings = inspect_before_training(dataset, InspectionConfig(chunk_length=8))
-    assert [f.subject for f in findings] == ["constant dimensions", "black camera"]
+    assert [f.kind for f in findings] == [Kind.CONSTANT, Kind.BLACK_CAMERA]
 
 
 def test_only_some_episodes_of_many_are_shown_and_all_are_looked_at(tmp_path):
@@ -80,7 +82,7 @@ def test_only_some_episodes_of_many_are_shown_and_all_are_looked_at(tmp_path):
     inspection = inspect_folder(tmp_path, InspectionConfig(), shown_episodes=3)
     assert inspection.shown == [0, 3, 6]
     assert {seen.episode for seen in inspection.looks} == {0, 3, 6}
-    assert "black camera" in {finding.subject for finding in inspection.findings}
+    assert Kind.BLACK_CAMERA in {finding.kind for finding in inspection.findings}
     assert "3 of 7 are shown in full, spread over all" in inspection_page(inspection)
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from act_policy.data.dataset import DatasetWarning
-from act_policy.data.inspection.broken_files import open_readable
+from act_policy.data.inspection.file_findings import open_readable
 from act_policy.data.lerobot import hub
 from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
@@ -114,7 +114,7 @@ def test_a_broken_dataset_of_the_cache_is_inspected_like_any_other(home):
     dataset, (finding,) = open_readable(NAME, download=False)
     assert dataset is not None
     assert dataset.lengths.tolist() == [3]
-    assert "file-000.parquet: is not a readable parquet file" in finding.text
+    assert finding.detail["error"].path.name == "file-000.parquet"
 
 
 def test_a_download_that_fails_is_one_message(home, monkeypatch):

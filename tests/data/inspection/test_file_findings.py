@@ -6,8 +6,8 @@ import h5py
 import pytest
 
 from act_policy.data.aloha.dataset import write_episode
-from act_policy.data.inspection.broken_files import open_readable
-from act_policy.data.inspection.inspection import Verdict
+from act_policy.data.inspection.file_findings import open_readable
+from act_policy.data.inspection.finding import Kind, Verdict
 from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
 from tests.data.episodes_for_tests import make_arrays, make_schema
@@ -40,6 +40,7 @@ def test_every_broken_aloha_file_is_named_and_the_rest_is_read(tmp_path):
         "episode_5.hdf5",
     ]
     assert {f.verdict for f in findings} == {Verdict.ERROR}
+    assert {f.kind for f in findings} == {Kind.BROKEN_FILE}
     for finding, said in zip(
         findings,
         (
@@ -49,7 +50,7 @@ def test_every_broken_aloha_file_is_named_and_the_rest_is_read(tmp_path):
         ),
         strict=True,
     ):
-        assert said in finding.text
+        assert said in f"{finding.detail['error']}"
 
 
 def test_cameras_sizes_and_schemas_that_differ_are_named(tmp_path):
@@ -64,14 +65,15 @@ def test_cameras_sizes_and_schemas_that_differ_are_named(tmp_path):
     dataset, findings = open_readable(tmp_path)
     assert dataset.episode_count == 2
     expected = (
-        "episode_2.hdf5: differs from 2 of 6 episodes: rate: 20.0 here, 10.0 there",
-        "episode_3.hdf5: differs from 2 of 6 episodes: cameras: top 9x8 here, top 6x8 there",
-        "cameras: top 6x8, wrist 6x8 here, top 6x8 there",
-        "state dimensions: 4 here, 3 there; action dimensions: 4 here, 3 there",
+        {"rate": (20.0, 10.0)},
+        {"cameras": ("top 9x8", "top 6x8")},
+        {"cameras": ("top 6x8, wrist 6x8", "top 6x8")},
+        {"state dimensions": (4, 3), "action dimensions": (4, 3)},
     )
-    for finding, said in zip(findings, expected, strict=True):
-        assert said in finding.text
-        assert "with unreadable=skip too" in finding.advice
+    for number, (finding, differences) in enumerate(zip(findings, expected, strict=True), start=2):
+        assert finding.kind is Kind.UNLIKE_FILE
+        assert finding.subject == str(tmp_path / f"episode_{number}.hdf5")
+        assert finding.detail == {"differences": differences, "alike": 2, "count": 6}
     with pytest.raises(UserError):
         open_dataset(tmp_path, unreadable="skip")
 
@@ -100,9 +102,11 @@ def test_files_that_training_skips_are_warnings_and_those_that_differ_are_not(tm
     (tmp_path / "episode_1.hdf5").write_bytes(b"no HDF5")
     write_aloha(tmp_path, "episode_2.hdf5", {"top": (9, 8)})
     _, findings = open_readable(tmp_path, "skip")
-    assert [f.verdict for f in findings] == [Verdict.WARNING, Verdict.ERROR]
-    assert "episode_1.hdf5" in findings[0].text
-    assert "episode_2.hdf5" in findings[1].text
+    assert [(f.verdict, f.kind) for f in findings] == [
+        (Verdict.WARNING, Kind.BROKEN_FILE),
+        (Verdict.ERROR, Kind.UNLIKE_FILE),
+    ]
+    assert findings[1].subject == str(tmp_path / "episode_2.hdf5")
 
 
 def test_what_the_reader_remarks_is_a_warning(tmp_path):
@@ -111,7 +115,8 @@ def test_what_the_reader_remarks_is_a_warning(tmp_path):
     (tmp_path / "episode_2.hdf5").write_bytes(b"")
     dataset, (finding,) = open_readable(tmp_path)
     assert dataset.episode_count == 2
-    assert (finding.verdict, "the last whole episode" in finding.text) == (Verdict.WARNING, True)
+    assert (finding.verdict, finding.kind) == (Verdict.WARNING, Kind.READER_NOTE)
+    assert finding.detail == {"note": dataset.notes[0]}
 
 
 def test_every_broken_video_is_named_and_the_rest_is_read(tmp_path):
@@ -122,8 +127,7 @@ def test_every_broken_video_is_named_and_the_rest_is_read(tmp_path):
     dataset, findings = open_readable(folder)
     assert dataset.episode_names == ["episode_000000", "episode_000002", "episode_000004"]
     assert len(findings) == 2
-    assert f"{videos[1]}: no such video file (episode 1, camera wrist)" in findings[0].text
-    assert f"{videos[3]}: holds no video. A copy" in findings[1].text
+    assert [f.detail["error"].path for f in findings] == [videos[1], videos[3]]
     _, findings = open_readable(folder, "skip")
     assert {f.verdict for f in findings} == {Verdict.WARNING}
 
@@ -135,7 +139,7 @@ def test_videos_that_hold_every_episode_are_each_named(tmp_path):
         video.unlink()
     dataset, findings = open_readable(folder)
     assert dataset is None
-    assert [f.text.split(":")[0] for f in findings] == [str(video) for video in videos]
+    assert [f.detail["error"].path for f in findings] == videos
 
 
 def test_every_broken_parquet_file_is_named(tmp_path):
@@ -146,7 +150,7 @@ def test_every_broken_parquet_file_is_named(tmp_path):
     files[3].unlink()
     dataset, findings = open_readable(folder)
     assert dataset.episode_names == ["episode_000001", "episode_000004"]
-    texts = [finding.text for finding in findings]
+    texts = [f"{finding.detail['error']}" for finding in findings]
     assert len(texts) == 3
     assert f"{files[0]}: is not a readable parquet file" in texts[0]
     assert "episode 2: frame_index at step 3 is 5, expected 3; steps are missing" in texts[1]
@@ -160,4 +164,5 @@ def test_metadata_that_contradict_themselves_are_named(tmp_path):
     dataset, findings = open_readable(folder)
     assert dataset.episode_names == ["episode_000000"]
     (finding,) = findings
-    assert "episode 1 is at steps 9 to 12 of the dataset; 7 to 12 follow" in finding.text
+    assert finding.kind is Kind.BROKEN_FILE
+    assert "episode 1 is at steps 9 to 12 of the dataset" in f"{finding.detail['error']}"

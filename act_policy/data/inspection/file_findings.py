@@ -1,4 +1,4 @@
-"""Open what can be read of a folder, and name every file that cannot."""
+"""Findings about files: open the readable part of a folder, and name every file that is not."""
 
 import warnings
 from collections import Counter
@@ -7,20 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from act_policy.data.dataset import DatasetWarning, DemonstrationDataset
-from act_policy.data.inspection.inspection import Finding, Verdict
+from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError
+from act_policy.data.inspection.finding import Finding, Kind, Verdict
 from act_policy.data.open import find_folder, open_dataset
 from act_policy.errors import UserError
 
 if TYPE_CHECKING:
     from act_policy.data.aloha.episode import Episode
     from act_policy.data.lerobot.metadata import Metadata
-
-
-UNLIKE_ADVICE = (
-    "Training refuses the folder as it is, with unreadable=skip too: leave the episode out with "
-    "data.select.exclude=[...], move it out of the folder, or choose cameras that all have with "
-    "cameras=[...] (data.cameras= in training)."
-)
 
 
 def open_readable(
@@ -46,80 +40,67 @@ def open_readable(
             dataset = open_dataset(folder, **reader_options)
     except UserError as error:
         if (folder / "meta" / "info.json").is_file():
-            found, broken = _lerobot(folder, f"{error}", **reader_options)
-            unlike: list[str] = []
+            readable, broken = _lerobot(folder, error, **reader_options)
+            unlike: list[Finding] = []
         elif any(folder.glob("*.hdf5")):
-            found, broken, unlike = _aloha(folder, f"{error}", **reader_options)
+            readable, broken, unlike = _aloha(folder, error, **reader_options)
         else:
             raise
-        left_out = unreadable == "skip" and found is not None
-        return found, [
-            *(_broken(problem, left_out) for problem in dict.fromkeys(broken)),
-            *(
-                Finding(Verdict.ERROR, "files that cannot be used", problem, UNLIKE_ADVICE)
-                for problem in unlike
-            ),
+        left_out = unreadable == "skip" and readable is not None
+        verdict = Verdict.WARNING if left_out else Verdict.ERROR
+        return readable, [
+            *(Finding(verdict, Kind.BROKEN_FILE, detail={"error": error}) for error in broken),
+            *unlike,
         ]
     return dataset, [
-        Finding(
-            Verdict.WARNING,
-            "remarks of the reader",
-            note,
-            "The rest can be trained on; look whether that is what you meant.",
-        )
-        for note in dataset.notes
+        Finding(Verdict.WARNING, Kind.READER_NOTE, detail={"note": note}) for note in dataset.notes
     ]
 
 
-def _broken(problem: str, left_out: bool) -> Finding:
-    return Finding(
-        Verdict.WARNING if left_out else Verdict.ERROR,
-        "files that cannot be used",
-        problem,
-        "Training leaves the episode out (unreadable: skip)."
-        if left_out
-        else "Training refuses the folder as it is: repair the file, move the episode out of it, "
-        "or leave it out with unreadable=skip (data.unreadable= in training).",
-    )
-
-
 def _aloha(
-    folder: Path, first: str, **options: Any
-) -> tuple[DemonstrationDataset | None, list[str], list[str]]:
-    """Read each file by itself; say what is broken, and what differs from most of the others."""
+    folder: Path, first: UserError, **options: Any
+) -> tuple[DemonstrationDataset | None, list[UserError], list[Finding]]:
+    """Read each file by itself; collect errors, and findings where a file is unlike most others."""
     from act_policy.data.aloha.dataset import AlohaHDF5Dataset, episode_files
     from act_policy.data.aloha.episode import read_episode
 
-    problems, episodes = [], []
+    errors, episodes = [], []
     for path in episode_files(folder):
         try:
             episode = read_episode(path, options.get("jpeg_order", "bgr"))
         except UserError as error:
-            problems.append(f"{error}")
+            errors.append(error)
             continue
-        # a schema that is given stands in place of the stored ones
+        # A schema that is given takes the place of the stored ones.
         episodes.append(episode._replace(schema=None) if options.get("schema") else episode)
     if not episodes:
-        return None, problems, []
+        return None, errors, []
     cameras = options.get("cameras")
     usual = Counter(_form(episode, cameras) for episode in episodes).most_common(1)[0][0]
     alike = [episode for episode in episodes if _form(episode, cameras) == usual]
+    counts = {"alike": len(alike), "count": len(episodes)}
     unlike = [
-        f"{episode.path}: differs from {len(alike)} of {len(episodes)} episodes: {said}"
+        Finding(
+            Verdict.ERROR,
+            Kind.UNLIKE_FILE,
+            f"{episode.path}",
+            {"differences": differences, **counts},
+        )
         for episode in episodes
-        if (said := _differences(episode, alike[0], cameras))
+        if (differences := _differences(episode, alike[0], cameras))
     ]
-    if not problems and not unlike:  # it is not the files: the schema given, the cameras chosen
-        raise UserError(first)
+    if not errors and not unlike:  # it is not the files: the schema given, the cameras chosen
+        raise first
     try:
         dataset = AlohaHDF5Dataset(folder, paths=[e.path for e in alike], **options)
     except UserError as error:
-        return None, problems, [*unlike, f"{error}"]
-    return dataset, problems, unlike
+        unlike.append(Finding(Verdict.ERROR, Kind.UNLIKE_FILE, detail={"error": error}))
+        return None, errors, unlike
+    return dataset, errors, unlike
 
 
 def _form(episode: "Episode", chosen: str | Sequence[str] | None) -> tuple[tuple[str, Any], ...]:
-    """What all episodes of a dataset must share, by name."""
+    """Everything that all episodes of a dataset must share, by name."""
     wanted = [chosen] if isinstance(chosen, str) else chosen
     cameras = (
         f"{camera.name} {camera.height}x{camera.width}"
@@ -134,57 +115,58 @@ def _form(episode: "Episode", chosen: str | Sequence[str] | None) -> tuple[tuple
     )
 
 
-def _differences(episode: "Episode", other: "Episode", chosen: str | Sequence[str] | None) -> str:
-    """Say what one episode has and what the other."""
+def _differences(
+    episode: "Episode", other: "Episode", chosen: str | Sequence[str] | None
+) -> dict[str, tuple[Any, Any]]:
+    """By name, what one episode has and what the other has instead."""
     pairs = zip(_form(episode, chosen), _form(other, chosen), strict=True)
     apart = {name: (here, there) for (name, here), (_, there) in pairs if here != there}
     here, there = apart.pop("schema", (None, None))
-    said = [f"{name}: {one} here, {two} there" for name, (one, two) in apart.items()]
-    if here != there and not said:
-        if here is None or there is None:
-            return "one stores a schema, the other does not"
-        said = here.differences(there) or [f"task: {here.task!r} here, {there.task!r} there"]
-    return "; ".join(said)
+    if apart or here == there:
+        return apart
+    if here is None or there is None:
+        return {"schema": ("none", "stored") if here is None else ("stored", "none")}
+    mine, theirs = here.to_dict(), there.to_dict()
+    return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
 
 
 def _lerobot(
-    folder: Path, first: str, **options: Any
-) -> tuple[DemonstrationDataset | None, list[str]]:
-    """Leave out the episodes with a fault, and look at every file that the metadata name."""
-    from act_policy.data.faults import Faults
+    folder: Path, first: UserError, **options: Any
+) -> tuple[DemonstrationDataset | None, list[UserError]]:
+    """Leave out the episodes with an error, and open every file that the metadata name."""
     from act_policy.data.lerobot.dataset import LeRobotDataset
     from act_policy.data.lerobot.metadata import read_metadata
 
     chosen = {key: options[key] for key in ("schema", "cameras", "action_shift") if key in options}
     dataset = None
-    problems: list[str] = []
+    errors: list[UserError] = []
     try:
         dataset = LeRobotDataset(folder, unreadable="skip", **chosen)
-        problems += dataset.faults.values()
+        errors += dict.fromkeys(dataset.episode_errors.values())
     except UserError as error:
-        problems.append(f"{error}")
+        errors.append(error)
     try:
-        files = list(_file_problems(read_metadata(folder, Faults("skip"))))
+        files = list(_file_errors(read_metadata(folder, EpisodeErrors("skip"))))
     except UserError:
         files = []
-    told = {problem.split(": ")[0] for problem in problems}
-    problems += [problem for problem in files if problem.split(": ")[0] not in told]
-    return dataset, problems or [first]
+    known = {error.path for error in errors if isinstance(error, UnfinishedError)}
+    errors += [error for error in files if error.path not in known]
+    return dataset, errors or [first]
 
 
-def _file_problems(metadata: "Metadata") -> Iterator[str]:
-    """What is wrong with each parquet file and video that cannot be opened."""
+def _file_errors(metadata: "Metadata") -> Iterator[UnfinishedError]:
+    """An error for each parquet file and video that cannot be opened."""
     from act_policy.data.lerobot.metadata import open_parquet
     from act_policy.data.video.file import read_header
 
     for path in dict.fromkeys(entry.data for entry in metadata.episodes):
         try:
             open_parquet(path).close()
-        except UserError as error:
-            yield f"{error}"
+        except UnfinishedError as error:
+            yield error
     videos = [video.path for entry in metadata.episodes for video in entry.videos.values()]
     for path in dict.fromkeys(videos):
         try:
             read_header(path)
-        except UserError as error:
-            yield f"{error}"
+        except UnfinishedError as error:
+            yield error

@@ -1,0 +1,100 @@
+"""Errors of single episodes of a dataset, and what is done about them."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from act_policy.errors import UserError
+
+Wanted = Callable[[Mapping[int, str]], Collection[int]]
+"""Chooses the episodes that are used from the names of all by index; may raise UserError."""
+
+
+class UnfinishedError(UserError):
+    """A file is missing, cut short or unreadable, as after a killed recording or copy.
+
+    path: the file, where the error is about it as a whole.
+    """
+
+    def __init__(self, message: str, path: Path | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class EpisodeErrors:
+    """Collects the errors of episodes while a dataset is opened; `settle` then decides.
+
+    Args:
+        unreadable: "stop" at any error, or "skip" the episodes that have one.
+        wanted: chooses the episodes that are used; errors of the others do not matter.
+    """
+
+    def __init__(self, unreadable: str, wanted: Wanted | None = None) -> None:
+        if unreadable not in ("stop", "skip"):
+            raise UserError(f"unreadable must be stop or skip, found {unreadable!r}")
+        self._skip = unreadable == "skip"
+        self._wanted: Wanted = wanted or set
+        self.by_episode: dict[int, UserError] = {}
+        """The first error of each episode that has one, by the episode's index."""
+
+    def add(self, episode: int, error: UserError) -> None:
+        """Note an error of an episode; the first one counts."""
+        self.by_episode.setdefault(episode, error)
+
+    def settle(self, names: dict[int, str]) -> tuple[list[int], list[str]]:
+        """Decide which episodes are kept, and say what a person must know of the others.
+
+        The last episodes of a dataset are left out where their recording was cut short, whatever
+        was chosen: a killed recorder leaves them so.
+
+        Args:
+            names: of all episodes, by their index, in order.
+
+        Returns:
+            The indices of the episodes that are kept, and notes.
+
+        Raises:
+            UserError: an episode has an error and is not to be skipped, or every episode has one.
+        """
+        errors = self.by_episode
+        wanted = set(self._wanted(names))
+        whole = [index for index in names if index not in errors]
+        kept = [index for index in whole if index in wanted]
+        if not errors:
+            return kept, []
+        faulty = [index for index in errors if index in wanted or index not in names]
+        if not kept:
+            raise errors[faulty[0]]
+        tail = [index for index in names if index > whole[-1]]
+        cut_short = [index for index in tail if isinstance(errors[index], UnfinishedError)]
+        tail = [index for index in tail if index in wanted] if cut_short == tail else []
+        others = [index for index in faulty if index not in tail]
+        if others and not self._skip:
+            error = errors[others[0]]
+            error.args = (
+                f"{error} (To train without such episodes: unreadable=skip, data.unreadable=skip "
+                "in training.)",
+            )
+            raise error
+        notes = []
+        if tail:
+            count = "episode was" if len(tail) == 1 else f"{len(tail)} episodes were"
+            notes.append(
+                f"the recording ended before its last {count} whole; the dataset is "
+                f"read up to {names[whole[-1]]}, the last whole episode. "
+                f"Found: {errors[tail[0]]}"
+            )
+        if others:
+            notes.append(
+                f"{len(others)} of {len({*names, *others})} episodes are left out "
+                "(unreadable=skip): " + self._listed(others, names)
+            )
+        return kept, notes
+
+    def _listed(self, episodes: Sequence[int], names: dict[int, str], most: int = 10) -> str:
+        # An episode that is missing altogether has no name either.
+        shown = [
+            f"{names.get(index, f'episode {index}')}: {self.by_episode[index]}"
+            for index in episodes[:most]
+        ]
+        more = [f"and {len(episodes) - most} more"] if len(episodes) > most else []
+        return "; ".join(shown + more)

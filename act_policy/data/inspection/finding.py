@@ -1,0 +1,76 @@
+"""A finding as data: its kind, what it concerns, and numbers; `sentences` puts it into words."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+Details = dict[int, dict[str, Any]]
+"""What a finding says of single episodes, by their indices."""
+
+
+class Verdict(StrEnum):
+    """How bad a finding is.
+
+    ERROR: training is impossible.
+    WARNING: a policy would learn something wrong.
+    NOTE: worth knowing, and may well be intended.
+    """
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Kind(StrEnum):
+    """Everything that is looked for, each with the name that a person reads."""
+
+    BROKEN_FILE = "files that cannot be used"
+    UNLIKE_FILE = "files that differ from the others"
+    READER_NOTE = "remarks of the reader"
+    NOT_FINITE = "values that are not finite"
+    FAILED = "failed demonstrations"
+    ACTION_IS_STATE = "action equals state"
+    OFFSET = "offset between action and state"
+    CONSTANT = "constant dimensions"
+    NEARLY_CONSTANT = "nearly constant dimensions"
+    RATE = "rate"
+    GAPS = "gaps in the timestamps"
+    JUMPS = "jumps"
+    IDLE = "idle stretches"
+    DUPLICATES = "duplicated episodes"
+    ENDS_EARLY = "episodes that end early"
+    SHORT = "episodes shorter than a second"
+    LONG_CHUNK = "long chunk"
+    NUMBERS_LEFT_OUT = "numbers left out"
+    MISPLACED_IMAGES = "images that do not fit the metadata"
+    UNDECODABLE = "frames that cannot be decoded"
+    BLACK_CAMERA = "black camera"
+    EMPTY_CAMERA = "empty camera"
+    FROZEN_CAMERA = "frozen camera"
+
+
+class Finding(NamedTuple):
+    """One thing that is unusual.
+
+    verdict: how bad it is.
+    kind: what it is.
+    subject: the field, dimension or camera that it concerns; empty where the kind says it all.
+    detail: numbers, names and errors about the whole.
+    episodes: the same about each episode concerned, by its index; empty where all are.
+    """
+
+    verdict: Verdict
+    kind: Kind
+    subject: str = ""
+    detail: Mapping[str, Any] = NOTHING
+    episodes: Mapping[int, Mapping[str, Any]] = NOTHING
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Errors, warnings, notes; within them the order stays."""
+    order = list(Verdict)
+    return sorted(findings, key=lambda finding: order.index(finding.verdict))
