@@ -54,4 +54,4 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     from act_policy.cli.entry import run
 
-    run("benchmark", main)
+    run("benchmark", main, sys.argv[1:])

@@ -1,7 +1,6 @@
-"""Write demonstrations in another format; an interrupted conversion goes on by the same command."""
+"""The command `act-policy convert`, from a checkout."""
 
-from act_policy.cli.convert import main
-from act_policy.cli.entry import run
+from act_policy.cli.commands import run
 
 if __name__ == "__main__":
-    run("convert_dataset", main)
+    run("convert")

@@ -1,7 +1,6 @@
-"""Try a policy in simulation on initial states that no demonstration used, or on demonstrations."""
+"""The command `act-policy evaluate`, from a checkout."""
 
-from act_policy.cli.entry import run
-from act_policy.cli.evaluate import main
+from act_policy.cli.commands import run
 
 if __name__ == "__main__":
-    run("evaluate", main)
+    run("evaluate")

@@ -1,7 +1,6 @@
-"""Export a policy for a robot, and prove that every format predicts what the policy predicts."""
+"""The command `act-policy export`, from a checkout."""
 
-from act_policy.cli.entry import run
-from act_policy.cli.export import main
+from act_policy.cli.commands import run
 
 if __name__ == "__main__":
-    run("export_policy", main)
+    run("export")

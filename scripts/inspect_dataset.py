@@ -1,7 +1,6 @@
-"""Say what a folder of demonstrations holds and what is wrong with it: tables and an HTML page."""
+"""The command `act-policy inspect`, from a checkout."""
 
-from act_policy.cli.entry import run
-from act_policy.cli.inspect import main
+from act_policy.cli.commands import run
 
 if __name__ == "__main__":
-    run("inspect_dataset", main)
+    run("inspect")

@@ -1,7 +1,6 @@
-"""Record demonstrations of a simulated task by its scripted expert."""
+"""The command `act-policy record`, from a checkout."""
 
-from act_policy.cli.entry import run
-from act_policy.cli.record import main
+from act_policy.cli.commands import run
 
 if __name__ == "__main__":
-    run("record_demos", main)
+    run("record")

@@ -1,7 +1,6 @@
-"""Serve a policy to robots and simulations over websockets, in openpi's protocol."""
+"""The command `act-policy serve`, from a checkout."""
 
-from act_policy.cli.entry import run
-from act_policy.cli.serve import main
+from act_policy.cli.commands import run
 
 if __name__ == "__main__":
-    run("serve_policy", main)
+    run("serve")

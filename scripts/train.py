@@ -1,7 +1,6 @@
-"""Train a policy on a folder of demonstrations."""
+"""The command `act-policy train`, from a checkout."""
 
-from act_policy.cli.entry import run
-from act_policy.cli.train import main, saved_config
+from act_policy.cli.commands import run
 
 if __name__ == "__main__":
-    run("train", main, saved_config)
+    run("train")

@@ -1,6 +1,6 @@
 """Write demonstrations in another format; an interrupted conversion goes on by the same command.
 
-python scripts/convert_dataset.py source=FOLDER out=FOLDER format=lerobot_v3|aloha_hdf5
+act-policy convert source=FOLDER out=FOLDER format=lerobot_v3|aloha_hdf5
 
 Videos are copied as they are where that is possible. Every episode is compared with its source
 before the folder counts as a dataset: all numbers, and the first, middle and last image.

@@ -24,12 +24,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 from act_policy.errors import UserError
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+_PACKAGE = Path(__file__).resolve().parents[1]
+CONFIGS = _PACKAGE / "configs"  # in a checkout a link to the folder beside the package
+if not CONFIGS.is_dir():  # of an archive that keeps no links
+    CONFIGS = _PACKAGE.parent / "configs"
 
 
 def run(
     config_name: str,
     main: Callable[[DictConfig], int | None],
+    arguments: list[str],
     saved_config: Callable[[DictConfig], Path | None] | None = None,
 ) -> NoReturn:
     """Compose, call `main(config)` and exit with the code it returns; `--help`, `--cfg` only print.
@@ -37,7 +41,6 @@ def run(
     saved_config may name a resolved YAML file to start from instead of the defaults (a run that is
     resumed); what the command line says is then laid over it.
     """
-    arguments = sys.argv[1:]
     warnings.formatwarning = _warning
     try:
         if {"-h", "--help"} & set(arguments):
@@ -221,7 +224,8 @@ def _help(config_name: str, description: str) -> str:
     first = [f"{name}={_options(name)[0]}" for name, choice in groups if choice == "???"]
     lines = [description, "", *(["Choices (group=name):"] if groups else [])]
     lines += [f"  {name}: {', '.join(_options(name))}" for name, _ in groups]
-    lines += ["", "Settings (key=value, ??? must be given; configs/ has their comments):", ""]
+    where = CONFIGS.resolve() / f"{config_name}.yaml"
+    lines += ["", f"Settings (key=value, ??? must be given; explained in {where}):", ""]
     return "\n".join(lines) + OmegaConf.to_yaml(compose_config(config_name, first))
 
 

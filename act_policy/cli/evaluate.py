@@ -1,7 +1,7 @@
 """Try a policy in simulation on initial states that no demonstration used, or on demonstrations.
 
-    python scripts/evaluate.py checkpoint=runs/button episodes=100 seed=1000
-    python scripts/evaluate.py checkpoint=runs/mine data.path=FOLDER mode=replay
+    act-policy evaluate checkpoint=runs/button episodes=100 seed=1000
+    act-policy evaluate checkpoint=runs/mine data.path=FOLDER mode=replay
 
 Writes report.html (open it in a browser), evaluation.json (success rate, 95% interval, every
 episode, baselines) and videos/ to the run, or to out=FOLDER. mode=replay needs no simulator: it

@@ -1,8 +1,8 @@
 """Export a policy for a robot, with the proof that every format predicts what the policy predicts.
 
-    python scripts/export_policy.py checkpoint=RUN out=FOLDER
-    python scripts/export_policy.py checkpoint=RUN format=[onnx,lerobot] out=FOLDER
-    python scripts/export_policy.py checkpoint=RUN format=onnx precision=[fp32,int8] out=FOLDER
+    act-policy export checkpoint=RUN out=FOLDER
+    act-policy export checkpoint=RUN format=[onnx,lerobot] out=FOLDER
+    act-policy export checkpoint=RUN format=onnx precision=[fp32,int8] out=FOLDER
 
 checkpoint is a run folder, a checkpoint file, a bundle, a LeRobot checkpoint or a folder of the
 original ACT. Writes

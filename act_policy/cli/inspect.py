@@ -1,6 +1,6 @@
 """Say what a folder of demonstrations holds and what is wrong with it: tables and an HTML page.
 
-    python scripts/inspect_dataset.py path=data/button
+    act-policy inspect path=data/button
 
 Exit code 0; 2 where training is impossible; 3 with strict=true where there are warnings.
 """

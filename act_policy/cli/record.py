@@ -1,6 +1,6 @@
 """Record demonstrations of a simulated task by its scripted expert.
 
-python scripts/record_demos.py task=metaworld/button-press-topdown episodes=50 out=data/button
+act-policy record task=metaworld/button-press-topdown episodes=50 out=data/button
 """
 
 from omegaconf import DictConfig, OmegaConf

@@ -1,7 +1,7 @@
 """Serve a policy to robots and simulations over websockets, in openpi's protocol.
 
-    python scripts/serve_policy.py checkpoint=runs/mine
-    python scripts/serve_policy.py checkpoint=exports/mine/policy.onnx port=8000
+    act-policy serve checkpoint=runs/mine
+    act-policy serve checkpoint=exports/mine/policy.onnx port=8000
 
 checkpoint is a run folder, a checkpoint file, a bundle, a policy.onnx (which needs no torch) or
 other software's checkpoint. Clients are `act_policy.control.policies.remote_policy.RemotePolicy`

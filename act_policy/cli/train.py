@@ -1,8 +1,8 @@
 """Train a policy on a folder of demonstrations.
 
-    python scripts/train.py experiment=NAME data.path=FOLDER out=RUN
-    python scripts/train.py init=CHECKPOINT data.path=FOLDER out=RUN    (fine-tuning)
-    python scripts/train.py resume=RUN          (or a checkpoint in it, or resume=last out=RUN)
+    act-policy train experiment=NAME data.path=FOLDER out=RUN
+    act-policy train init=CHECKPOINT data.path=FOLDER out=RUN    (fine-tuning)
+    act-policy train resume=RUN          (or a checkpoint in it, or resume=last out=RUN)
 
 RUN holds config.yaml, versions.json, metrics.csv, report.html (its curves, while it trains) and
 checkpoints/{last,best}.ckpt. Ctrl-C stops after the current step with a checkpoint; resume= goes on

@@ -21,9 +21,11 @@ from act_policy.errors import UserError
 KEYS = "enter: go, space or any other key: stop, t: take over, q: end"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None, program: str = "python -m act_policy.control"
+) -> int:
     """Run one command; return 0, 1 if a run ended while holding, 2 for what the user can mend."""
-    options = _parser().parse_args(arguments)
+    options = _parser(program).parse_args(arguments)
     try:
         if options.command is _recover:
             recovered: int = _recover(options)
@@ -156,9 +158,9 @@ def _tell_recovered(recovered: Sequence[Recorded]) -> None:
         print(f"recovered {path}: {steps} steps of a run that was killed", flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m act_policy.control", description="Run a policy on a robot: docs/robot.md."
+        prog=program, description="Run a policy on a robot: docs/robot.md."
     )
     commands = parser.add_subparsers(required=True, metavar="check | shadow | run | recover")
     for name, command, sentence in (

@@ -8,6 +8,7 @@ import pytest
 
 SCRIPT = """
 '''Paint a fence.'''
+import sys
 from pathlib import Path
 from act_policy.cli import entry
 entry.CONFIGS = Path(__file__).parent / "configs"
@@ -25,7 +26,7 @@ def saved(config):
     return Path(config.again) if config.again else None
 
 if __name__ == "__main__":
-    entry.run("paint", main, saved)
+    entry.run("paint", main, sys.argv[1:], saved)
 """
 
 
