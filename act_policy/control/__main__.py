@@ -68,8 +68,8 @@ def _shadow(deployment: Deployment, options: argparse.Namespace) -> int:
     print(f"{report.steps} steps compared with {against}, logged in {path}; mean distance:")
     for i, name in enumerate(deployment.space.names):
         print(f"  {name}: {report.difference[i]:.4g} {deployment.space.units[i]}")
-    for reason, count in report.faults.items():
-        print(f"would have been a fault in {count} steps: {reason}")
+    for fault in report.faults.values():
+        print(f"would have been a fault in {fault.steps} steps: {fault.first}")
     return 0
 
 

@@ -1,7 +1,7 @@
 """What each dimension of the action is, and within which limits a command may move it."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,15 +19,27 @@ APPROACH_RANGES_A_SECOND = 0.1
 SMALLEST_RANGE = 1e-2  # a joint that never moved still gets a limit that noise does not touch
 
 
+class LimitSources(NamedTuple):
+    """Where the limits of one dimension come from, each by its name.
+
+    given: those in the owner's file.
+    demonstrated: those that are only what the demonstrations did.
+    relative: whether that is what their states did, since the action is relative to the state.
+    """
+
+    given: tuple[str, ...]
+    demonstrated: tuple[str, ...]
+    relative: bool
+
+
 @dataclass(frozen=True)
 class ActionSpace:
-    """One value a dimension of the action; arrays are (a,), infinite where there is no limit.
+    """One value per dimension of the action; arrays are (a,), infinite where there is no limit.
 
     measured: index into the state, -1 where nothing measures the dimension.
     wrap_low, period: of angles that wrap; period is infinite for all others.
     park: where a hold goes; NaN where it stays.
-    sources: for each dimension, which of its limits rest on the owner's file and which on what was
-        demonstrated.
+    sources: where the limits of each dimension come from.
     """
 
     names: tuple[str, ...]
@@ -43,7 +55,7 @@ class ActionSpace:
     wrap_low: np.ndarray
     period: np.ndarray
     park: np.ndarray
-    sources: tuple[str, ...]
+    sources: tuple[LimitSources, ...]
 
     @property
     def positions(self) -> np.ndarray:
@@ -169,20 +181,14 @@ def _dimension(
     slow = spread * APPROACH_RANGES_A_SECOND
     derived_speed = RANGES_A_SECOND * spread if kind == "position" else np.inf
     derived_step = STEP_OF_RANGE * spread if kind == "position" else np.inf
-    derived = "demonstrations"
-    if name in shown.relative_actions:
-        derived += "' states, since the action is relative to them"
     limits = {
         "low": low,
         "high": high,
         "max_speed": joint.max_speed or derived_speed,
         "max_step": joint.max_step or derived_step,
     }
-    given = [field for field in limits if getattr(joint, field) is not None]
-    rest = [f for f, limit in limits.items() if f not in given and np.isfinite(limit)]
-    sources = [f"file ({', '.join(given)})"] if given else []
-    if rest:
-        sources.append(f"{derived} ({', '.join(rest)})")
+    given = tuple(field for field in limits if getattr(joint, field) is not None)
+    rest = tuple(f for f, limit in limits.items() if f not in given and np.isfinite(limit))
     return {
         "name": name,
         "kind": kind,
@@ -193,7 +199,7 @@ def _dimension(
         "wrap_low": wraps[0] if wraps else 0.0,
         "period": wraps[1] - wraps[0] if wraps else np.inf,
         "park": np.nan if joint.park is None else joint.park,
-        "source": " and ".join(sources) or "file",
+        "source": LimitSources(given, rest, name in shown.relative_actions),
     }
 
 

@@ -194,8 +194,8 @@ class ControlLoop:
             )
             return None
         before, self._state, self._captured = self._state, observation.state, reading.captured
-        if self._watch.looks and (reason := self._watch.fault(observation.images, now)):
-            self._blind(now, "camera", reason)
+        if self._watch.looks and (fault := self._watch.fault(observation.images, now)):
+            self._blind(now, "camera", fault.sentence)
             return None
         outside = pose_outside(
             self._contract.schema, self._shown, self._state, self._config.safety.start_outside

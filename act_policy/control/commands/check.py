@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from act_policy.control.action_space import LimitSources
 from act_policy.control.chunks.asynchronous import PolicyError
 from act_policy.control.commands.deployment import Deployment
 from act_policy.control.robots.robot import Reading, observed
+from act_policy.control.safety.camera_watch import ImageFault
 from act_policy.control.safety.supervisor import pose_outside
 from act_policy.errors import UserError
 from act_policy.images.levels import frame_levels
@@ -38,18 +40,18 @@ def check(
     contract, shown, schema = deployment.contract, deployment.shown, deployment.contract.schema
     watch = deployment.watch()
     captured: list[float] = []
-    odd: set[str] = set()
+    image_faults: dict[str, ImageFault] = {}  # the first of each kind and camera
     begun = due = clock()
     while len(captured) < 3 or clock() - begun < seconds:
         reading = observed(deployment.robot)
         observation = contract.observation(reading)
         captured.append(reading.captured)
-        if reason := watch.fault(observation.images, clock()):
-            odd.add(reason.split(" for ")[0])
+        if fault := watch.fault(observation.images, clock()):
+            image_faults.setdefault(fault.name, fault)
         due += 1 / schema.rate
         sleep(max(0.0, due - clock()))
     lines = _describe(deployment, reading, observation)
-    problems = sorted(odd)
+    problems = [fault.sentence for _, fault in sorted(image_faults.items())]
     problems += pose_outside(
         schema, shown, observation.state, deployment.config.safety.start_outside
     )
@@ -100,7 +102,7 @@ def _describe(
 
 
 def limit_lines(deployment: Deployment) -> list[str]:
-    """One line a dimension of the action, and a warning where a limit is not the owner's."""
+    """One line per dimension of the action, and a warning where a limit is not the owner's."""
     space = deployment.space
     lines = []
     for i, name in enumerate(space.names):
@@ -110,14 +112,22 @@ def limit_lines(deployment: Deployment) -> list[str]:
             line += f", at most {space.max_speed[i]:.4g} a second"
         if np.isfinite(space.max_step[i]):
             line += f", at most {space.max_step[i]:.4g} from the measured position"
-        lines.append(f"{line}; limits from the {space.sources[i]}")
+        lines.append(f"{line}; limits from the {_describe_sources(space.sources[i])}")
     sources = zip(space.names, space.sources, strict=True)
-    if weak := [name for name, source in sources if "demonstrations" in source]:
+    if weak := [name for name, source in sources if source.demonstrated]:
         lines.append(
             f"warning   limits of {', '.join(weak)} are only what the demonstrations did; set "
             "real ones in a settings file (docs/robot.md)"
         )
     return lines
+
+
+def _describe_sources(sources: LimitSources) -> str:
+    parts = [f"file ({', '.join(sources.given)})"] if sources.given else []
+    if sources.demonstrated:
+        states = "' states, since the action is relative to them" if sources.relative else ""
+        parts.append(f"demonstrations{states} ({', '.join(sources.demonstrated)})")
+    return " and ".join(parts) or "file"
 
 
 def _ask(

@@ -14,16 +14,24 @@ from act_policy.control.robots.robot import observed
 from act_policy.control.safety.operator_input import OperatorInput
 
 
+class FaultCount(NamedTuple):
+    """In how many steps a run would have had a fault, and the first one in words."""
+
+    steps: int
+    first: str
+
+
 class ShadowReport(NamedTuple):
     """How far the policy would have been from the operator.
 
-    steps: that were compared. difference: mean distance (a,), NaN where nothing was to compare.
-    faults: what would have been faults, sentence -> number of steps.
+    steps: number of steps that were compared.
+    difference: mean distance (a,), NaN where there was nothing to compare.
+    faults: what would have been faults, by their kind.
     """
 
     steps: int
     difference: np.ndarray
-    faults: dict[str, int]
+    faults: dict[str, FaultCount]
 
 
 def shadow(
@@ -35,14 +43,14 @@ def shadow(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ShadowReport:
-    """Run until the operator ends it; write a line of JSON a step.
+    """Run until the operator ends it; write a line of JSON per step.
 
     The operator's action is what their device says, or else where the arm was one step later.
     """
     contract, space = deployment.contract, deployment.space
     schema, executor, watch = contract.schema, deployment.executor(), deployment.watch()
     total, compared = np.zeros(schema.action_size), np.zeros(schema.action_size)
-    faults: dict[str, int] = {}
+    faults: dict[str, FaultCount] = {}
     before: np.ndarray | None = None  # proposed at the step before
     steps = 0
     begun = due = clock()
@@ -52,16 +60,18 @@ def shadow(
         observation = contract.observation(reading)
         position = space.measure(observation.state)
         proposed, age = None, None
-        reason = watch.fault(observation.images, now)
+        fault = watch.fault(observation.images, now)
+        kind, reason = (fault.name, fault.sentence) if fault else (None, None)
         try:
             executor.observe(observation, reading.captured, now)
             if (proposal := executor.action(now)) is not None:
                 proposed, age = proposal.action, proposal.age
         except PolicyError as error:
-            reason = str(error)
+            kind, reason = "policy", str(error)
             executor.reset()
-        if reason:
-            faults[reason.split(" for ")[0]] = faults.get(reason.split(" for ")[0], 0) + 1
+        if kind and reason:
+            steps_before, first = faults.get(kind, (0, reason))
+            faults[kind] = FaultCount(steps_before + 1, first)
         done = position if device is None else contract.action(device.get_action())
         judged = before if device is None else proposed
         if judged is not None:

@@ -1,6 +1,8 @@
-"""Whether images are such as the policy was trained on: none frozen, black, of other light."""
+"""Watch the cameras for images unlike those in training: frozen, black, or in another light."""
 
 from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,11 +17,49 @@ LEVEL_MARGIN = 0.1
 """How far mean and deviation of an image, both in [0, 1], may be outside what was demonstrated."""
 
 
+class ImageFaultKind(StrEnum):
+    """Each kind of fault that images can show."""
+
+    BLACK = "black"
+    FROZEN = "frozen"
+    BRIGHTNESS = "brightness"
+    CONTRAST = "contrast"
+
+
+class ImageFault(NamedTuple):
+    """A fault that a camera's images show.
+
+    value: seconds without a new image, or the brightness or contrast found; 0 for black.
+    expected: lowest and highest brightness or contrast of the demonstrations.
+    """
+
+    kind: ImageFaultKind
+    camera: str
+    value: float = 0.0
+    expected: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def name(self) -> str:
+        """Kind and camera: the same however long it lasts."""
+        return f"camera {self.camera}: {self.kind}"
+
+    @property
+    def sentence(self) -> str:
+        """The fault with its numbers, for a person."""
+        match self.kind:
+            case ImageFaultKind.BLACK:
+                return f"camera {self.camera} is black"
+            case ImageFaultKind.FROZEN:
+                return f"camera {self.camera} has sent the same image for {self.value:.1f} s"
+        low, high = self.expected
+        return f"{self.name} {self.value:.2f}, demonstrated was {low:.2f} to {high:.2f}"
+
+
 class CameraWatch:
     """Look at every image that the policy is shown.
 
     Args:
-        shown: knows brightness and contrast of the demonstrations, or not.
+        shown: brightness and contrast of the demonstrations, where they are known.
         config: after how long each is a fault.
     """
 
@@ -34,16 +74,16 @@ class CameraWatch:
         """Whether anything is looked for."""
         return self._config.frozen_camera_time > 0 or self._config.odd_image_time > 0
 
-    def fault(self, images: Mapping[str, np.ndarray], now: float) -> str | None:
-        """What is wrong with the images of this moment, as a sentence; None if nothing is."""
+    def fault(self, images: Mapping[str, np.ndarray], now: float) -> ImageFault | None:
+        """The first fault that the images of this moment show, or None."""
         for name, image in images.items():
             if self._config.odd_image_time > 0 and image.max() <= BLACK:
-                return f"camera {name} is black"
-            if reason := self._frozen(name, image, now) or self._odd(name, image, now):
-                return reason
+                return ImageFault(ImageFaultKind.BLACK, name)
+            if fault := self._frozen(name, image, now) or self._odd(name, image, now):
+                return fault
         return None
 
-    def _frozen(self, name: str, image: np.ndarray, now: float) -> str | None:
+    def _frozen(self, name: str, image: np.ndarray, now: float) -> ImageFault | None:
         if (limit := self._config.frozen_camera_time) == 0:
             return None
         last = self._last.get(name)
@@ -51,21 +91,20 @@ class CameraWatch:
             self._last[name], self._changed[name] = image.copy(), now
             return None
         still = now - self._changed[name]
-        return f"camera {name} has sent the same image for {still:.1f} s" if still > limit else None
+        return ImageFault(ImageFaultKind.FROZEN, name, still) if still > limit else None
 
-    def _odd(self, name: str, image: np.ndarray, now: float) -> str | None:
+    def _odd(self, name: str, image: np.ndarray, now: float) -> ImageFault | None:
         levels = self._levels.get(name)
         if levels is None or (limit := self._config.odd_image_time) == 0:
             return None
-        found, sentence = frame_levels(image), None
-        for what, value, (low, high) in (
-            ("brightness", found[0], levels.mean),
-            ("contrast", found[1], levels.deviation),
+        brightness, contrast = frame_levels(image)
+        fault = None
+        for kind, value, (low, high) in (
+            (ImageFaultKind.BRIGHTNESS, brightness, levels.mean),
+            (ImageFaultKind.CONTRAST, contrast, levels.deviation),
         ):
             if not low - LEVEL_MARGIN <= value <= high + LEVEL_MARGIN:
-                sentence = (
-                    f"camera {name}: {what} {value:.2f}, demonstrated was {low:.2f} to {high:.2f}"
-                )
-        if sentence is None or name not in self._usual:
+                fault = ImageFault(kind, name, value, (low, high))
+        if fault is None or name not in self._usual:
             self._usual[name] = now
-        return sentence if now - self._usual[name] > limit else None
+        return fault if now - self._usual[name] > limit else None

@@ -1,9 +1,10 @@
 """Frozen, black and oddly lit cameras."""
 
 import numpy as np
+import pytest
 
 from act_policy.control.config import SafetyConfig, config_from_dict
-from act_policy.control.safety.camera_watch import CameraWatch
+from act_policy.control.safety.camera_watch import CameraWatch, ImageFaultKind
 from act_policy.images.levels import frame_levels
 from act_policy.types import ImageLevels
 from tests.control.loop_for_tests import SHOWN
@@ -32,7 +33,12 @@ def test_light_far_from_the_demonstrations_is_a_fault_after_a_while() -> None:
     for now in (1.3, 1.8):
         assert watch.fault({"front": image(0.9)}, now) is None
     fault = watch.fault({"front": image(0.9)}, 2.4)
-    assert fault == "camera front: brightness 0.90, demonstrated was 0.40 to 0.50"
+    assert fault is not None
+    assert (fault.kind, fault.camera) == (ImageFaultKind.BRIGHTNESS, "front")
+    assert fault.sentence == "camera front: brightness 0.90, demonstrated was 0.40 to 0.50"
+    later = watch.fault({"front": image(0.8)}, 2.5)
+    assert later is not None
+    assert later.name == fault.name  # counted as the same, although its numbers differ
 
 
 def test_a_fogged_lens_is_known_by_its_contrast() -> None:
@@ -41,9 +47,10 @@ def test_a_fogged_lens_is_known_by_its_contrast() -> None:
     )
     for now in (0.0, 0.6):
         watch.fault({"front": image(0.45, 0.02)}, now)
-    assert "contrast 0.02, demonstrated was 0.20" in str(
-        watch.fault({"front": image(0.45, 0.02)}, 1.2)
-    )
+    fault = watch.fault({"front": image(0.45, 0.02)}, 1.2)
+    assert fault is not None
+    assert (fault.kind, fault.expected) == (ImageFaultKind.CONTRAST, (0.2, 0.3))
+    assert fault.value == pytest.approx(0.02, abs=0.005)
 
 
 def test_what_is_switched_off_is_not_looked_for() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from act_policy import UserError
-from act_policy.control.action_space import action_space
+from act_policy.control.action_space import LimitSources, action_space
 from act_policy.control.config import RobotConfig, config_from_dict
 from act_policy.control.demonstrated import demonstrated
 from act_policy.control.safety.limits import limit_command
@@ -110,9 +110,9 @@ def test_limits_come_from_the_demonstrations_only_where_the_file_is_silent() -> 
     np.testing.assert_allclose(space.max_step, [1.0, np.inf, np.inf])
     np.testing.assert_allclose(space.approach_speed, [0.2, 0.1, 0.1])
     assert space.sources == (
-        "file (low) and demonstrations (high, max_speed, max_step)",
-        "demonstrations (low, high)",
-        "demonstrations (low, high)",
+        LimitSources(("low",), ("high", "max_speed", "max_step"), relative=False),
+        LimitSources((), ("low", "high"), relative=False),
+        LimitSources((), ("low", "high"), relative=False),
     )
 
 
@@ -160,8 +160,7 @@ def test_differences_are_no_limits_of_positions() -> None:
     space = action_space(SCHEMA, shown, RobotConfig())
     assert (space.low[0], space.high[0]) == (pytest.approx(-1.1), pytest.approx(1.1))
     assert space.max_step[0] == pytest.approx(1.0)
-    assert space.sources[0].startswith("demonstrations' states, since the action is relative")
-    assert space.sources[1].startswith("demonstrations (low, high")
+    assert [source.relative for source in space.sources[:2]] == [True, False]
     for name in ("base", "elbow"):
         with pytest.raises(UserError, match=f"action {name} is relative.*not in both"):
             demonstrated(SCHEMA, {"statistics": {**statistics, "relative_actions": [name]}})
