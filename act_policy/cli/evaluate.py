@@ -187,7 +187,7 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
     What the run selected, and how it read the files, holds for a folder that is named here, too.
     """
     from act_policy.data.lerobot.hub import is_at_hand
-    from act_policy.evaluation.evaluate import Demonstrations
+    from act_policy.evaluation.evaluate import TrainingDemonstrations
 
     folder, options = config.demonstrations, {}
     if data := run_config(run).get("data"):
@@ -212,4 +212,4 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
     dataset = open_demonstrations(folder, mix=mix, **options)
     actions = [dataset.action(episode) for episode in range(dataset.episode_count)]
     seeds = frozenset(seed for seed in dataset.seeds if seed is not None)
-    return Demonstrations(actions, seeds, recorded_config(dataset.episode_paths[0]))
+    return TrainingDemonstrations(actions, seeds, recorded_config(dataset.episode_paths[0]))

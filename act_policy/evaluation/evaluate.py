@@ -77,7 +77,7 @@ class EvaluationConfig:
         return list(range(self.seed, self.seed + self.episodes))
 
 
-class Demonstrations(NamedTuple):
+class TrainingDemonstrations(NamedTuple):
     """What a policy was trained on.
 
     actions: (T, a) of each demonstration.
@@ -94,7 +94,7 @@ def evaluate(
     checkpoint: Path,
     out: Path,
     config: EvaluationConfig,
-    demonstrations: Demonstrations | None = None,
+    demonstrations: TrainingDemonstrations | None = None,
     baselines: bool = True,
     videos: int = 3,
     workers: int | None = None,

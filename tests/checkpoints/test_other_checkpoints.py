@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from act_policy.checkpoints.kinds import Source
 from act_policy.checkpoints.lerobot.checkpoint import load_lerobot, save_lerobot
-from act_policy.checkpoints.lerobot.statistics import Feature, Normalisation, to_statistics
+from act_policy.checkpoints.lerobot.statistics import Normalisation, PolicyFeature, to_statistics
 from act_policy.checkpoints.open import load_policy
 from act_policy.checkpoints.original_act import load_original_act
 from act_policy.checkpoints.policies import identity, weights_file
@@ -302,7 +302,7 @@ def test_a_constant_within_a_range(mode: str, widened: bool) -> None:
     normalisation = Normalisation(
         dict.fromkeys(key, mode), dict.fromkeys(key, values), widened=widened
     )
-    features = {key[0]: Feature("STATE", (3,)), key[1]: Feature("ACTION", (3,))}
+    features = {key[0]: PolicyFeature("STATE", (3,)), key[1]: PolicyFeature("ACTION", (3,))}
     normalizer = Normalizer(to_statistics(normalisation, features, {}))
     state = normalizer.state(torch.tensor([[0.3, -2.0, 90.0], [0.3, 4.0, 90.0]]))
     torch.testing.assert_close(state, torch.tensor([[-1.0, -1, -1], [-1, 1, -1]]))
@@ -314,7 +314,10 @@ def test_a_constant_within_a_range(mode: str, widened: bool) -> None:
 
 
 def test_impossible_ranges_are_refused() -> None:
-    features = {"observation.state": Feature("STATE", (1,)), "action": Feature("ACTION", (1,))}
+    features = {
+        "observation.state": PolicyFeature("STATE", (1,)),
+        "action": PolicyFeature("ACTION", (1,)),
+    }
     one = np.ones(1)
     values = {
         "observation.state": {"min": one, "max": -one},

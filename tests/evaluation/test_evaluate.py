@@ -16,7 +16,7 @@ from rich.console import Console
 from act_policy import UserError
 from act_policy.checkpoints.policies import identity, run_folder, weights_file
 from act_policy.cli.evaluate import find_demonstrations
-from act_policy.evaluation.evaluate import Demonstrations, EvaluationConfig, evaluate
+from act_policy.evaluation.evaluate import EvaluationConfig, TrainingDemonstrations, evaluate
 from act_policy.evaluation.report import table, warnings, write_json
 from act_policy.evaluation.statistics import wilson_interval
 from act_policy.types import Schema
@@ -46,7 +46,7 @@ def test_report_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
         checkpoint,
         out,
         EvaluationConfig(episodes=8, seed=10, max_steps=STEP_LIMIT),
-        Demonstrations([forth, back], frozenset({1, 2, 3})),
+        TrainingDemonstrations([forth, back], frozenset({1, 2, 3})),
         videos=2,
         workers=2,
         load=load,
@@ -102,7 +102,7 @@ def test_without_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_demonstrated_seeds_are_refused_by_number(checkpoint: Path, tmp_path: Path) -> None:
-    demonstrations = Demonstrations([np.zeros((3, 1))], frozenset({5, 1003, 1007}))
+    demonstrations = TrainingDemonstrations([np.zeros((3, 1))], frozenset({5, 1003, 1007}))
     with pytest.raises(UserError, match=r"2 of the 10 initial states .*\(seeds 1003, 1007\)"):
         evaluate(
             checkpoint,
@@ -132,7 +132,7 @@ def test_settings_that_do_not_fit_are_refused_at_once(checkpoint: Path, tmp_path
         EvaluationConfig(seed=-1)
     with pytest.raises(UserError, match="quality=finest: expected fast or exact"):
         EvaluationConfig(quality="finest")
-    wrong = Demonstrations([np.zeros((3, 2))])
+    wrong = TrainingDemonstrations([np.zeros((3, 2))])
     with pytest.raises(UserError, match=r"episode 0 has actions of shape \(3, 2\)"):
         evaluate(checkpoint, tmp_path, EvaluationConfig(), wrong, load=load, build=build)
 
@@ -166,7 +166,7 @@ def test_what_is_not_said_is_as_the_demonstrations_were_recorded(
         checkpoint,
         tmp_path,
         EvaluationConfig(episodes=1, seed=13),
-        Demonstrations([np.zeros((3, 1))], config=recorded),
+        TrainingDemonstrations([np.zeros((3, 1))], config=recorded),
         baselines=False,
         videos=0,
         workers=1,

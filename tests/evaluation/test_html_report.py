@@ -16,7 +16,7 @@ from act_policy.cli import evaluate as evaluate_command
 from act_policy.data.aloha.dataset import write_episode
 from act_policy.data.open import open_dataset
 from act_policy.data.statistics import compute_statistics
-from act_policy.evaluation.evaluate import Demonstrations, EvaluationConfig, evaluate
+from act_policy.evaluation.evaluate import EvaluationConfig, TrainingDemonstrations, evaluate
 from act_policy.evaluation.moments import Look, even_steps, see_moments
 from act_policy.evaluation.report import errors_in_words
 from act_policy.evaluation.rollouts import EpisodeResult
@@ -45,7 +45,9 @@ def rollout_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         checkpoint,
         folder,
         EvaluationConfig(episodes=8, seed=10, max_steps=STEP_LIMIT, execute_steps=2),
-        Demonstrations([np.full((30, 1), 0.05, np.float32), np.full((3, 1), -0.05, np.float32)]),
+        TrainingDemonstrations(
+            [np.full((30, 1), 0.05, np.float32), np.full((3, 1), -0.05, np.float32)]
+        ),
         videos=1,
         workers=1,
         background=Background(folder / "metrics.csv"),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from act_policy.checkpoints.lerobot.files import CONFIG_FILE, read_json
-from act_policy.checkpoints.lerobot.statistics import Feature
+from act_policy.checkpoints.lerobot.statistics import PolicyFeature
 from act_policy.checkpoints.lerobot.weights import NO_VAE_LATENT_SIZE
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
@@ -109,12 +109,12 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def read_features(
     folder: Path, described: Mapping[str, Any]
-) -> tuple[dict[str, Feature], dict[str, Camera]]:
+) -> tuple[dict[str, PolicyFeature], dict[str, Camera]]:
     """Return the features that the network reads or predicts, and the cameras among them.
 
     The cameras' order is that of input_features.
     """
-    features: dict[str, Feature] = {}
+    features: dict[str, PolicyFeature] = {}
     cameras: dict[str, Camera] = {}
     problems: list[str] = []
     inputs, outputs = described.get("input_features"), described.get("output_features")
@@ -122,7 +122,7 @@ def read_features(
         raise UserError(f"{CONFIG_FILE} lacks input_features or output_features")
     for key, plain in (*inputs.items(), *outputs.items()):
         try:
-            feature = Feature(plain["type"], tuple(int(size) for size in plain["shape"]))
+            feature = PolicyFeature(plain["type"], tuple(int(size) for size in plain["shape"]))
         except (KeyError, TypeError, ValueError):
             problems.append(f"{key}: {plain!r} is no feature with type and shape")
             continue

@@ -22,8 +22,8 @@ from act_policy.checkpoints.lerobot.files import (
 )
 from act_policy.checkpoints.lerobot.statistics import (
     EPS,
-    Feature,
     Normalisation,
+    PolicyFeature,
     from_statistics,
 )
 from act_policy.errors import UserError
@@ -31,7 +31,7 @@ from act_policy.types import ACTION_KEY, IMAGE_PREFIX, Statistics
 
 
 def from_weights(
-    described: Mapping[str, Any], features: Mapping[str, Feature], weights: dict[str, Tensor]
+    described: Mapping[str, Any], features: Mapping[str, PolicyFeature], weights: dict[str, Tensor]
 ) -> Normalisation:
     """Take LeRobot 0.3's statistics out of the weights."""
     found: dict[str, dict[str, np.ndarray]] = {}
@@ -53,7 +53,7 @@ def from_weights(
     return Normalisation(modes, found, widened=True)
 
 
-def from_processors(folder: Path, features: Mapping[str, Feature]) -> Normalisation:
+def from_processors(folder: Path, features: Mapping[str, PolicyFeature]) -> Normalisation:
     """Read LeRobot 0.4's processor files; steps that change anything else are refused."""
     before = _normalizer(folder, PREPROCESSOR_FILE, "normalizer_processor")
     after = _normalizer(folder, POSTPROCESSOR_FILE, "unnormalizer_processor")
@@ -122,7 +122,7 @@ def _values(step: Mapping[str, Any], folder: Path) -> dict[str, dict[str, np.nda
     return values
 
 
-def _modes(mapping: Mapping[str, str], features: Mapping[str, Feature]) -> dict[str, str]:
+def _modes(mapping: Mapping[str, str], features: Mapping[str, PolicyFeature]) -> dict[str, str]:
     """Give every feature its mode; LeRobot leaves alone what the mapping does not name."""
     return {key: mapping.get(feature.kind, "IDENTITY") for key, feature in features.items()}
 

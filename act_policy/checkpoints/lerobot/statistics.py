@@ -33,7 +33,7 @@ BOUNDS = {
 }
 
 
-class Feature(NamedTuple):
+class PolicyFeature(NamedTuple):
     """One of LeRobot's features: its kind (STATE, VISUAL, ENV, ACTION) and its shape."""
 
     kind: str
@@ -59,7 +59,7 @@ class Normalisation(NamedTuple):
 
 
 def to_statistics(
-    normalisation: Normalisation, features: Mapping[str, Feature], cameras: Mapping[str, str]
+    normalisation: Normalisation, features: Mapping[str, PolicyFeature], cameras: Mapping[str, str]
 ) -> Statistics:
     """Turn what a checkpoint normalises by into ours.
 
@@ -127,7 +127,7 @@ def from_statistics(
     }
 
 
-def _missing(normalisation: Normalisation, key: str, feature: Feature) -> Sequence[str]:
+def _missing(normalisation: Normalisation, key: str, feature: PolicyFeature) -> Sequence[str]:
     """Say what a feature's mode needs and does not find."""
     mode = normalisation.modes[key]
     if mode not in BOUNDS:
@@ -150,7 +150,7 @@ def _missing(normalisation: Normalisation, key: str, feature: Feature) -> Sequen
     return problems
 
 
-def _field(normalisation: Normalisation, key: str, feature: Feature) -> FieldStatistics:
+def _field(normalisation: Normalisation, key: str, feature: PolicyFeature) -> FieldStatistics:
     mode, eps = normalisation.modes[key], normalisation.eps
     found = {
         name: np.asarray(value, dtype=np.float64).reshape(-1)

@@ -14,7 +14,7 @@ EVENTS_KEPT = 30
 RATE_SECONDS = 10.0
 
 
-class Event(NamedTuple):
+class ServerEvent(NamedTuple):
     """Something that a person should know of: when (seconds since 1970), who, what."""
 
     time: float
@@ -50,7 +50,7 @@ class Snapshot(NamedTuple):
     rate: float
     latencies: np.ndarray
     counters: dict[str, int]
-    events: tuple[Event, ...]
+    events: tuple[ServerEvent, ...]
     clients: tuple[tuple[str, float, int], ...]
     last: Exchange | None
 
@@ -76,7 +76,7 @@ class ServerStatus:
         self.requests = 0
         self.counters: Counter[str] = Counter()
         self._answered: deque[Answered] = deque(maxlen=LATENCIES_KEPT)
-        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.events: deque[ServerEvent] = deque(maxlen=EVENTS_KEPT)
         self.clients: list[Client] = []
         self.last: Exchange | None = None
 
@@ -96,7 +96,7 @@ class ServerStatus:
     def event(self, kind: str, client: str, text: str) -> None:
         """Count an intervention or an error by its kind, and keep its text for a while."""
         self.counters[kind] += 1
-        self.events.append(Event(time.time(), client, text[:500]))
+        self.events.append(ServerEvent(time.time(), client, text[:500]))
 
     def snapshot(self) -> Snapshot:
         """Copy what there is to see."""

@@ -8,13 +8,15 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from act_policy.evaluation.sections.heat_map import Reading
+from act_policy.evaluation.sections.heat_map import AttentionShares
 from act_policy.model.act import ACT
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation
 
 
-def read_attention(policy: ACTPolicy, observations: list[Observation[np.ndarray]]) -> list[Reading]:
+def read_attention(
+    policy: ACTPolicy, observations: list[Observation[np.ndarray]]
+) -> list[AttentionShares]:
     """Let the policy predict, and return what the last decoder block's queries read.
 
     Args:
@@ -63,7 +65,7 @@ def recorded_weights(act: ACT) -> Iterator[list[Float[Tensor, "b heads k t"]]]:
             hook.remove()
 
 
-def _reading(act: ACT, weights: np.ndarray) -> Reading:
+def _reading(act: ACT, weights: np.ndarray) -> AttentionShares:
     """Name the memory tokens (heads, k, t) in the order in which `ACT.encode` lines them up."""
     names = ["latent", "state"]
     if act.config.environment_state_size:
@@ -77,4 +79,4 @@ def _reading(act: ACT, weights: np.ndarray) -> Reading:
         first += height * width
     if first != weights.shape[-1]:
         raise RuntimeError(f"{weights.shape[-1]} memory tokens, of which {first} are known")
-    return Reading(vectors, maps)
+    return AttentionShares(vectors, maps)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from act_policy.evaluation.sections.heat_map import Reading, enlarged, overlay
+from act_policy.evaluation.sections.heat_map import AttentionShares, enlarged, overlay
 from act_policy.report.page import details, figure, image, paragraph, row, section, table
 from act_policy.types import Observation
 
@@ -19,7 +19,7 @@ class Moment(NamedTuple):
 
     says: str
     observation: Observation[np.ndarray]
-    reading: Reading
+    reading: AttentionShares
 
 
 def attention_section(moments: Sequence[Moment]) -> Markup:

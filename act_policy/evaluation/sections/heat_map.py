@@ -16,7 +16,7 @@ _COLOURS = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (25
 """From dark to bright in even steps of lightness (the anchors of matplotlib's inferno)."""
 
 
-class Reading(NamedTuple):
+class AttentionShares(NamedTuple):
     """Shares of attention of one observation's queries; over all of them they sum to 1.
 
     vectors: "latent", "state" (and "environment state") -> (heads, k).
@@ -65,7 +65,7 @@ def enlarged(image: UInt8[np.ndarray, "h w 3"], height: int) -> UInt8[np.ndarray
 def write_attention_image(
     path: Path,
     observations: Sequence[Observation[np.ndarray]],
-    readings: Sequence[Reading],
+    readings: Sequence[AttentionShares],
     height: int = 168,
     gap: int = 6,
 ) -> None:
