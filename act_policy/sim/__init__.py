@@ -81,7 +81,7 @@ def aloha_environment_id(task: str) -> str:
 
 
 def episode_steps(task: str) -> int | None:
-    """The steps after which an episode of a task, named by its environment's id, ends; if known."""
+    """The most steps of an episode of a task, named by its environment's id; None if unknown."""
     spec = gymnasium.registry.get(task)
     return spec.max_episode_steps if spec else None
 

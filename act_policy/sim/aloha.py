@@ -51,7 +51,7 @@ class AlohaEnv(SimulatedTask):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012
     disturbed = [i for i in range(14) if i not in GRIPPERS]  # noqa: RUF012
-    disturbance_memory = 0.95  # a motor passes over what changes at every step
+    disturbance_memory = 0.95  # a motor does not follow noise that changes at every step
 
     def __init__(
         self,
@@ -84,13 +84,13 @@ class AlohaEnv(SimulatedTask):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Start an episode whose initial state the seed fixes, whatever happened before."""
+        """Start an episode; the seed alone fixes its initial state."""
         super().reset(seed=seed)
         mujoco, data = self._mujoco, self._data
         drawn = int(self.np_random.integers(2**32)) if seed is None else seed
         mujoco.mj_resetData(self.model, data)
-        # dm_control computes forces thrice without the motors' on the way; the solver's next
-        # solution begins at the last one, so doing the same makes the contacts equal.
+        # dm_control computes forces three times without the motors; the solver starts from its last
+        # solution, so doing the same makes the contacts equal.
         motors = int(mujoco.mjtDisableBit.mjDSBL_ACTUATION)
         self.model.opt.disableflags |= motors
         mujoco.mj_forward(self.model, data)
@@ -126,13 +126,13 @@ class AlohaEnv(SimulatedTask):
 
     @property
     def joint_positions(self) -> Float64[np.ndarray, " q"]:
-        """MuJoCo's own positions: eight a arm (two fingers each), then the objects."""
+        """MuJoCo's own positions: eight per arm (with two fingers), then the objects."""
         positions: np.ndarray = self._data.qpos.copy()
         return positions
 
     @property
     def agent_pos(self) -> Float32[np.ndarray, "14"]:
-        """The joints as observed now."""
+        """The joints as they are observed now."""
         state = self._data.qpos[ONE_FINGER].copy()
         state[GRIPPERS] = (state[GRIPPERS] - FINGER_CLOSED) / (FINGER_OPEN - FINGER_CLOSED)
         observed: np.ndarray = state.astype(np.float32)
@@ -153,7 +153,7 @@ def motor_targets(action: Float32[np.ndarray, "14"]) -> Float64[np.ndarray, "16"
 
 
 def models_folder() -> Path:
-    """Where gym-aloha keeps its MuJoCo models.
+    """The folder of gym-aloha's MuJoCo models.
 
     Raises:
         UserError: gym-aloha is not installed.

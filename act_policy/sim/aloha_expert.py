@@ -1,7 +1,7 @@
 """ALOHA's scripted experts: way-points of both grippers, and the joints that pass through them.
 
-An expert looks once, at the initial poses of the objects, and then plays one smooth motion whose
-timing is the same in every episode, which is what a policy learns best from.
+An expert looks once, at the initial poses of the objects, and then plays one smooth motion. Its
+timing is the same in every episode: a policy learns best from such motions.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,12 +44,12 @@ class WayPoint(NamedTuple):
 
 
 class ArmMotion(NamedTuple):
-    """What one arm does: way-points, and how its gripper is turned at each of them.
+    """The motion of one arm: way-points, and how its gripper is turned at each of them.
 
-    pitch, roll: of the gripper in degrees: pointing from its base to the other arm's, turned down
+    pitch, roll: of the gripper in degrees: from pointing at the other arm's base, it is turned down
         by the pitch, then about its own axis by the roll.
-    near: joint angles near those of the first way-point; an arm reaches most places with its wrist
-        bent up or down, and the same way must be found in every episode.
+    near: joint angles near those of the first way-point: an arm reaches most places with its wrist
+        bent either up or down, and every episode must use the same solution.
     """
 
     pitch: float
@@ -59,7 +59,7 @@ class ArmMotion(NamedTuple):
 
 
 class Motion(NamedTuple):
-    """What both arms do."""
+    """The motion of both arms."""
 
     left: ArmMotion
     right: ArmMotion
@@ -108,7 +108,7 @@ def insertion_motion(objects: Float64[np.ndarray, "2 7"]) -> Motion:
 
 
 def _bring(lying: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[WayPoint]:
-    """Take what lies there, and bring it before, then to, where it belongs."""
+    """Grasp the lying object, and bring it to the place before, then to the place after."""
     return [
         WayPoint(50, lying + UP, OPEN),
         WayPoint(85, lying, OPEN),
@@ -127,10 +127,10 @@ MOTIONS: Final[dict[str, Callable[[np.ndarray], Motion]]] = {
 
 
 def varied(motion: Motion, timing: float, pose: float, seed: int) -> Motion:
-    """The motion with other phase lengths and way-points, see `Variation`; the seed fixes them.
+    """Vary phase lengths and way-points of a motion, see `Variation`; the seed fixes them.
 
-    Both arms keep the same clock, so neither comes too early for the other, and a gripper that
-    waits in a place waits in the moved one.
+    Both arms keep the same clock, so that neither is too early for the other, and a gripper that
+    waits in a place waits in the moved place.
     """
     random = np.random.default_rng([seed, 2])
     steps = sorted({0} | {point.step for arm in motion for point in arm.way_points})
@@ -167,7 +167,7 @@ class AlohaExpert:
         self._step = 0
 
     def __call__(self) -> Float32[np.ndarray, "14"]:
-        """The present step's joint targets; after the motion's end, its last."""
+        """The joint targets of the current step; after the motion's end, its last targets."""
         action: np.ndarray = self._actions[min(self._step, len(self._actions) - 1)]
         self._step += 1
         return action.copy()
@@ -195,7 +195,7 @@ def _arm_actions(
 
 
 def minimum_jerk(share: Float64[np.ndarray, " t"]) -> Float64[np.ndarray, " t"]:
-    """The share of a way done at a share of its time: 10 s^3 - 15 s^4 + 6 s^5.
+    """The share of a path that is done at a share of its time: 10 s^3 - 15 s^4 + 6 s^5.
 
     Velocity and acceleration are zero at both ends.
     """
@@ -204,7 +204,7 @@ def minimum_jerk(share: Float64[np.ndarray, " t"]) -> Float64[np.ndarray, " t"]:
 
 
 def gripper_quaternion(side: str, pitch: float, roll: float) -> Float64[np.ndarray, "4"]:
-    """How a gripper is turned in the world; the right arm's base faces the left one's."""
+    """Orientation of a gripper in the world; the right arm's base faces the left one's."""
     mujoco = import_mujoco()
     quaternion = np.array([1.0, 0, 0, 0])
     for axis, degrees in ((2, 180.0 if side == "right" else 0.0), (1, pitch), (0, roll)):

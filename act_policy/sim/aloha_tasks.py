@@ -1,4 +1,4 @@
-"""ALOHA's tasks: where the objects lie at first, and the stages that count as progress.
+"""ALOHA's tasks: initial poses of the objects, and the stages that count as progress.
 
 Both are gym-aloha's: `sample_box_pose`, `sample_insertion_pose` and the tasks' `get_reward`.
 """
@@ -12,7 +12,7 @@ from jaxtyping import Float64
 from act_policy.sim import aloha_environment_id
 
 Touching = Callable[[str, str], bool]
-"""Whether two of the model's geoms, by name, touch at the present moment."""
+"""Whether two of the model's geoms, by name, touch now."""
 
 SUCCESS: Final = 4
 """The last stage of both tasks."""
@@ -45,7 +45,7 @@ class AlohaTask(NamedTuple):
 
     file: its MuJoCo model.
     draw_objects: seed -> position and quaternion of each object, one after the other.
-    stage: how far the present contacts show the task to be, 0 to SUCCESS.
+    stage: how far the task is by the current contacts, 0 to SUCCESS.
     stages: what each stage means, in words.
     """
 
@@ -69,7 +69,7 @@ def draw_peg_and_socket(seed: int) -> Float64[np.ndarray, "14"]:
 def transfer_stage(touching: Touching) -> int:
     """One of TRANSFER_STAGES.
 
-    A cube that still lies on the table is not taken over, whichever gripper touches it.
+    A cube that still lies on the table has not been taken over, whatever touches it.
     """
     on_table = touching("red_box", TABLE)
     if touching("red_box", LEFT_FINGER):
@@ -115,6 +115,6 @@ TASKS: Final = {
 
 
 def stages_in_words(environment: str) -> Sequence[str]:
-    """What the stages of an environment, named by its id, mean; empty where it has none."""
+    """The meaning of each stage of an environment, by its id; empty where it has no stages."""
     words = {aloha_environment_id(name): task.stages for name, task in TASKS.items()}
     return words.get(environment, ())

@@ -1,4 +1,4 @@
-"""What every simulated task here shares: its spaces, lazy camera images and their quality."""
+"""The base of every simulated task: spaces, lazily drawn camera images and their quality."""
 
 import copy
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
     Observation: {"pixels": camera -> uint8 (h, w, 3), "agent_pos": float32 (s,)}. An image is drawn
     when it is read.
 
-    A subclass makes model and data, then calls this, then steps the data it gave.
+    A subclass makes model and data, passes them to __init__, and then steps the data.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
@@ -61,11 +61,11 @@ class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
 
     @property
     def frame_count(self) -> int:
-        """How many images were drawn so far."""
+        """Number of images drawn so far."""
         return self._renderer.frame_count
 
     def render(self) -> Any:
-        """The first camera's image of the present moment."""
+        """Draw the first camera's image of the current state."""
         if self.render_mode != "rgb_array":
             return None
         return self._renderer.render(next(iter(self._renderer.cameras)), Pose.of(self._data))
@@ -75,7 +75,7 @@ class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
         self._renderer.close()
 
     def _observe(self, state: Float32[np.ndarray, " s"]) -> dict[str, Any]:
-        """The observation of the present moment, with images still to be drawn."""
+        """Observe the current state; images are drawn when they are read."""
         pose = Pose.of(self._data)
         images = LazyImages(
             self._renderer.cameras, lambda camera: self._renderer.render(camera, pose)
@@ -83,7 +83,7 @@ class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
         return {"pixels": images, "agent_pos": state}
 
     def _check_action(self, action: Any) -> Float32[np.ndarray, " a"]:
-        """The action as float32, refused unless it has the right size and is finite."""
+        """Convert an action to float32; ValueError unless it has the right size and is finite."""
         values = np.asarray(action, np.float32)
         if values.shape != self.action_space.shape or not np.isfinite(values).all():
             size = self.schema.action_size

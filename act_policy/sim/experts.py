@@ -10,7 +10,7 @@ import numpy as np
 from act_policy.errors import UserError
 
 Expert = Callable[[], np.ndarray]
-"""Returns the action for the environment's present moment: float32 (a,) within the action space."""
+"""Returns the action for the environment's current state: float32 (a,) within the action space."""
 
 
 class Variation(NamedTuple):

@@ -1,4 +1,4 @@
-"""Camera images: which are asked for, and ones that cost nothing until somebody looks at them."""
+"""Camera images: their sizes by config, and images that are drawn only when they are read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ def image_sizes(cameras: object) -> dict[str, tuple[int, int]]:
     """Check a mapping of camera name -> (height, width) in pixels; it may be empty.
 
     Raises:
-        UserError: it is something else.
+        UserError: it is not such a mapping.
     """
     if not isinstance(cameras, Mapping):
         raise UserError(f"cameras={cameras}: expected {{name: [height, width]}}")
@@ -27,7 +27,7 @@ def image_sizes(cameras: object) -> dict[str, tuple[int, int]]:
 
 
 class LazyImages(dict[str, np.ndarray]):
-    """Camera name -> image of one moment, each drawn when it is first read, however late."""
+    """Camera name -> image of one moment; each is drawn when it is first read."""
 
     def __init__(self, cameras: Iterable[str], draw: Callable[[str], np.ndarray]) -> None:
         super().__init__(dict.fromkeys(cameras))  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ class LazyImages(dict[str, np.ndarray]):
         return super().__iter__()
 
     def get(self, camera: str, default: Any = None) -> Any:
-        """The image, drawn now if need be; the default for a camera that is not there."""
+        """The image, drawn now if necessary; the default for an unknown camera."""
         return self[camera] if camera in self else default  # noqa: SIM401
 
     def values(self) -> list[np.ndarray]:  # type: ignore[override]

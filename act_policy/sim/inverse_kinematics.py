@@ -1,4 +1,4 @@
-"""Which joint angles bring a gripper where it should be: damped least squares.
+"""Solve for the joint angles that bring a gripper to a goal: damped least squares.
 
     dq = J^T (J J^T + damping^2 I)^-1 e,   e = (position error in m, rotation error in rad)
 
@@ -31,7 +31,7 @@ class ArmKinematics:
     def __init__(self, model: Any, joints: list[str], body: str, point: Float64[np.ndarray, "3"]):
         self._mujoco = import_mujoco()
         self._model = model
-        self._data = self._mujoco.MjData(model)  # of its own: nothing simulated is touched
+        self._data = self._mujoco.MjData(model)  # its own, so that the simulation is not touched
         self._body = model.body(body).id
         self._point = point
         self._positions = [int(model.joint(joint).qposadr[0]) for joint in joints]
@@ -39,7 +39,7 @@ class ArmKinematics:
         self._low, self._high = np.array([model.joint(joint).range for joint in joints]).T
 
     def forward(self, angles: Float64[np.ndarray, " q"]) -> Frame:
-        """Where the grasp point is, and how the gripper is turned."""
+        """Position of the grasp point and orientation of the gripper."""
         self._data.qpos[self._positions] = angles
         self._mujoco.mj_kinematics(self._model, self._data)
         rotation = self._data.xmat[self._body].reshape(3, 3)
@@ -49,7 +49,7 @@ class ArmKinematics:
     def solve(
         self, goal: Frame, angles: Float64[np.ndarray, " q"], iterations: int = 100
     ) -> Float64[np.ndarray, " q"]:
-        """Angles within the joints' ranges that reach the goal, or come near it, from `angles`."""
+        """Find angles within the joints' ranges that reach the goal or nearly do, from `angles`."""
         mujoco, model, data = self._mujoco, self._model, self._data
         angles = angles.copy()
         jacobian = np.zeros((6, model.nv))

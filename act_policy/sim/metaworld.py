@@ -80,7 +80,7 @@ class MetaWorldEnv(SimulatedTask):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Start an episode whose initial state the seed fixes, whatever happened before."""
+        """Start an episode; the seed alone fixes its initial state."""
         super().reset(seed=seed)
         inner, mujoco = self._inner, self._mujoco
         self._pristine.restore(inner)
@@ -122,7 +122,7 @@ _MUJOCO_OWN = {"model", "data", "mujoco_renderer", "_np_random"}
 
 
 class _Pristine:
-    """What a Meta-World environment may change in the course of an episode, as it was when new."""
+    """A copy of everything that an episode may change in a new Meta-World environment."""
 
     MODEL_FIELDS = ("body_pos", "body_quat", "site_pos", "site_quat", "geom_pos", "geom_quat")
 
@@ -131,7 +131,7 @@ class _Pristine:
         self._attributes = _copied(vars(inner))
 
     def restore(self, inner: Any) -> None:
-        """Make the environment as new, but for the physics state, which a reset clears."""
+        """Make the environment as new, except for the physics state, which a reset clears."""
         for name, value in self._model.items():
             getattr(inner.model, name)[:] = value
         for name in vars(inner).keys() - self._attributes.keys() - _MUJOCO_OWN:
@@ -140,7 +140,7 @@ class _Pristine:
 
 
 def _copied(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy an environment's attributes but for MuJoCo's own; a window into its data stays one."""
+    """Copy an environment's attributes except MuJoCo's own; views of its data stay views."""
     return {
         name: value
         if isinstance(value, np.ndarray) and not value.flags.owndata

@@ -1,4 +1,4 @@
-"""Demonstrations by a scripted expert: parallel, interruptible, equal for any process count."""
+"""Record a scripted expert: in parallel, interruptible, with the same result for any workers."""
 
 import json
 import os
@@ -29,15 +29,16 @@ STAGING_FOLDER = ".unfinished"
 
 @dataclass(frozen=True)
 class RecordingConfig:
-    """All that decides what the episodes contain; a folder holds episodes of one of these.
+    """Everything that determines the episodes; a folder holds episodes of one such config.
 
-    environment: gymnasium id. cameras: name -> (height, width) in pixels.
+    environment: gymnasium id.
+    cameras: name -> (height, width) in pixels.
     quality: of the images, fast or exact.
     max_steps: an episode without success by then is a failure.
-    seed: of the first initial state; the others follow one by one.
-    noise: standard deviation of what is added to the executed movement, in units of the action;
-        what is stored is the expert's own action, so a policy learns to correct.
-    timing_noise, pose_noise: how much the expert's own way varies, see `Variation`.
+    seed: of the first initial state; each following state has the next number.
+    noise: standard deviation of the noise added to the executed movement, in units of the action;
+        the expert's own action is stored, so that a policy learns to correct.
+    timing_noise, pose_noise: how much the expert's own motion varies, see `Variation`.
     tail: steps recorded after the first success, in which the expert goes on.
     """
 
@@ -71,7 +72,7 @@ class RecordingConfig:
         return {**asdict(self), "cameras": cameras}
 
     def make_environment(self) -> gymnasium.Env[Any, Any]:
-        """The environment that these settings describe."""
+        """Make the environment that the config describes."""
         return gymnasium.make(
             self.environment,
             cameras=self.cameras,
@@ -88,10 +89,10 @@ def record_demonstrations(
 ) -> None:
     """Fill a folder with the first `episodes` successes of the expert, counted from the seed up.
 
-    A folder that holds some of them already is continued; nothing in it is recorded again.
+    A folder that already holds some of them is continued; nothing in it is recorded again.
 
     Raises:
-        UserError: the folder holds episodes of other settings, or more than asked for; the expert
+        UserError: the folder holds episodes of another config, or more than `episodes`; the expert
             fails nearly always; an episode cannot be written.
     """
     check_whole_number("episodes", episodes, 1)
@@ -139,8 +140,8 @@ def record_episode(
 ) -> bool:
     """Record the expert's attempt at one initial state; write it to `path` only if it succeeds.
 
-    A step holds what was observed and what the expert then did; noise of every kind is a function
-    of the seed. Returns whether it succeeded within `max_steps`.
+    A step holds an observation and the expert's action after it; all noise is a function of the
+    seed. Returns whether the expert succeeded within `max_steps`.
     """
     observation, _ = environment.reset(seed=seed)
     variation = Variation(config.timing_noise, config.pose_noise, seed)
@@ -163,7 +164,7 @@ def record_episode(
     if not success:
         return False
     images: dict[str, list[np.ndarray]] = {name: [] for name in schema.camera_names}
-    for pixels in seen:  # drawn only now: a failure costs no image
+    for pixels in seen:  # drawn only now, so that a failure costs no image
         for name, frames in images.items():
             frames.append(pixels[name])
         alive()
@@ -181,10 +182,10 @@ def record_episode(
 
 
 def disturbance(task: Any, size: float, seed: int) -> Callable[[np.ndarray], np.ndarray]:
-    """What turns each action of an episode into the one to execute; the seed fixes it.
+    """Make a function that adds noise to each action of an episode; the seed fixes it.
 
-    Added is x_t = memory x_{t-1} + sqrt(1 - memory^2) e_t with standard deviation `size`, to the
-    values that move the robot; the task says which those are and what the memory is.
+    It adds x_t = memory x_{t-1} + sqrt(1 - memory^2) e_t with standard deviation `size` to the
+    values that move the robot; the task says which values these are, and the memory.
     """
     random = np.random.default_rng([seed, 1])
     memory = task.disturbance_memory
@@ -225,7 +226,7 @@ class _Folder:
         self._config = config
         self._written: dict[int, Path] = {}  # seed -> where its episode is
         self._failed: set[int] = set()
-        self._holds_others = True  # until `open` finds that all there is is ours
+        self._holds_others = True  # until `open` has checked every file
         self._given: set[int] = set()  # seeds handed out and not yet back
 
     @property
@@ -250,7 +251,7 @@ class _Folder:
             try:
                 yield
             finally:
-                # what there is nothing to continue from leaves no trace
+                # A recording without a single attempt leaves no trace.
                 if not self._written and not self._failed and not self._holds_others:
                     (self.path / SETTINGS_FILE).unlink(missing_ok=True)
                 if not any(file.name != "lock" for file in self.staging.iterdir()):
@@ -258,7 +259,7 @@ class _Folder:
                     self.staging.rmdir()
 
     def open(self, episodes: int) -> None:
-        """Find out what is there already; refuse what does not belong to these settings."""
+        """Find the episodes that are there already; refuse those of another config."""
         config_file = self.path / SETTINGS_FILE
         placed = sorted(self.path.glob("episode_*.hdf5"))
         staged = sorted(self.staging.glob("[0-9]*.hdf5"))
@@ -269,7 +270,7 @@ class _Folder:
             except (ValueError, KeyError, TypeError):
                 raise UserError(f"{config_file}: not readable; remove the folder") from None
             wanted = self._config.to_dict()
-            # what an earlier version did not write, it did not do
+            # Earlier versions had no such noise.
             found = {"timing_noise": 0.0, "pose_noise": 0.0, **found}
             differing = [key for key in wanted if found.get(key) != wanted[key]]
             if differing and (placed or staged or self._failed):
@@ -300,7 +301,7 @@ class _Folder:
         self._place()
 
     def next_seeds(self, episodes: int) -> list[int]:
-        """The seeds to try now: as many as successes are missing, the lowest seeds first."""
+        """The seeds to try now, the lowest first: one per missing success."""
         fresh: list[int] = []
         seed, promised = self._config.seed, 0
         while promised < episodes:

@@ -1,4 +1,4 @@
-"""Images of a MuJoCo scene: which GL backend works, and quick frames of the asked size."""
+"""Draw images of a MuJoCo scene: find a GL backend that works, and render quickly."""
 
 import atexit
 import importlib
@@ -51,14 +51,14 @@ def choose_gl_backend() -> str:
         failures[backend] = failure
     tried = "".join(f"\n  {backend}: {failure}" for backend, failure in failures.items())
     raise UserError(
-        f"no way to render was found; tried:{tried}\n"
+        f"no GL backend can render here; tried:{tried}\n"
         "Install one of them, on Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri (EGL), "
         "or apt-get install libosmesa6 (OSMesa); with a screen, set DISPLAY to use GLFW."
     )
 
 
 def probe_gl_backend(backend: str, seconds: float = PROBE_SECONDS) -> str | None:
-    """Try to make a drawing context in another process; None if it works, else why not."""
+    """Try to make a drawing context in another process; return None, or why it failed."""
     try:
         run = subprocess.run(
             [sys.executable, "-c", PROBE.format(backend=backend)],
@@ -84,19 +84,19 @@ def import_mujoco() -> Any:
         raise UserError(
             f"the simulator is not installed ({error}); pip install '.[sim]' in a checkout"
         ) from error
-    except Exception as error:  # an absent GL library shows up as AttributeError, among others
+    except Exception as error:  # a missing GL library raises AttributeError, among others
         raise UserError(_does_not_work(backend, error)) from error
 
 
 def _does_not_work(backend: str, error: Exception) -> str:
     return (
         f"MUJOCO_GL={backend} does not work here ({error}); "
-        "unset MUJOCO_GL, then one that works is looked for"
+        "unset MUJOCO_GL, and a backend that works is chosen"
     )
 
 
 class Pose(NamedTuple):
-    """Where everything visible is at one moment: copies of mjData's arrays of the same names."""
+    """The pose of everything visible at one moment: copies of mjData's arrays of the same names."""
 
     geom_xpos: np.ndarray
     geom_xmat: np.ndarray
@@ -125,8 +125,8 @@ def _close_renderers() -> None:
 class SceneRenderer:
     """Draws a model's cameras, each at its own size, all with one drawing context.
 
-    fast: no shadows, reflections or multisampling; exact: as the model asks for.
-    The context is made at the first frame, so an environment whose images nobody reads costs
+    fast: no shadows, reflections or multisampling; exact: as the model is set.
+    The context is made at the first frame, so an environment whose images are never read costs
     nothing.
     """
 
@@ -202,7 +202,7 @@ class SceneRenderer:
             self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
             self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
         self._gl, self._context = self._drawing_context()
-        if not _open_renderers:  # registered after EGL's own exit handler, so it runs before that
+        if not _open_renderers:  # registered after EGL's own exit handler, so it runs before it
             atexit.unregister(_close_renderers)
             atexit.register(_close_renderers)
         _open_renderers.add(self)

@@ -1,4 +1,4 @@
-"""A simulated task as a Robot: a robot's loop moves it, in lock step or in real time."""
+"""A simulated task as a Robot, moved by a robot's control loop in lock step or in real time."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,20 +17,19 @@ from act_policy.control.robots.robot import Reading
 from act_policy.types import Schema
 
 MOST_STEPS_AT_ONCE = 10
-"""That are made up for when the simulation falls behind; a slower one runs in slow motion."""
+"""Steps that are caught up when the simulation falls behind; a slower one runs in slow motion."""
 
 
 class SimulatedRobot:
     """One episode of an environment whose observation has `pixels` and `agent_pos`.
 
-    In lock step each command is one step, and the world waits for it. In real time the world goes
-    on at the schema's rate under the last command, whatever the loop does; it stands still only
-    until the first command.
+    In lock step each command is one step, and the world waits for it. In real time, from the first
+    command on, the world runs at the schema's rate under the last command, whatever the loop does.
 
     Args:
-        environment: its innermost one has a schema.
+        environment: unwrapped, it has a schema.
         seed: fixes the initial state.
-        lock_step: else real time.
+        lock_step: whether each command is one step; otherwise real time.
         clock: of the loop, in seconds.
     """
 
@@ -56,7 +55,7 @@ class SimulatedRobot:
         self._observation, _ = self._environment.reset(seed=self._seed)
 
     def get_observation(self) -> Reading:
-        """What is seen now; an image is drawn when it is read."""
+        """Observe the environment now; an image is drawn when it is read."""
         now = self._advance()
         state = self._observation["agent_pos"]
         joints = dict(zip(self.schema.state_names, map(float, state), strict=True))
@@ -81,7 +80,7 @@ class SimulatedRobot:
         if self._lock_step or self._command is None:
             return now
         period = 1 / self.schema.rate
-        # The loop ticks about when a step is due: half a period decides to which side it belongs.
+        # The loop ticks at about the time a step is due: round to the nearest step.
         late = int((now - self._next) / period + 1.5)
         for _ in range(min(late, MOST_STEPS_AT_ONCE)):
             if not self.ended:
@@ -98,9 +97,9 @@ class SimulatedRobot:
 
 
 def simulated_config(schema: Schema, timing: TimingConfig | None = None) -> RobotConfig:
-    """Settings for a simulated task, which can break nothing: no limits, no soft start.
+    """Make a config for a simulated task, which cannot break: no limits, no soft start.
 
-    A still scene is drawn alike twice, so that a camera that repeats itself is none that froze.
+    A still scene is drawn identically each time, so a camera that repeats its image is not frozen.
     """
     return RobotConfig(
         joints={

@@ -1,4 +1,4 @@
-"""The building of caches of decoded frames: in parallel, once, and whole or not at all."""
+"""Build caches of decoded frames: in parallel, once, and whole or not at all."""
 
 import copy
 import errno
@@ -25,9 +25,9 @@ from act_policy.types import Camera
 
 
 class CacheFile(NamedTuple):
-    """A file of raw frames of one camera: some episodes one after the other.
+    """A file of one camera's raw frames of some episodes, one episode after the other.
 
-    Beside it a report says which frames could not be decoded.
+    The report beside it says which frames could not be decoded.
     """
 
     path: Path
@@ -41,11 +41,11 @@ class CacheFile(NamedTuple):
 
     @property
     def frame_size(self) -> int:
-        """Bytes a frame."""
+        """Bytes per frame."""
         return self.camera.height * self.camera.width * 3
 
     def size(self, dataset: DemonstrationDataset) -> int:
-        """Bytes in all."""
+        """Bytes of all frames together."""
         return self.frame_size * int(dataset.lengths[list(self.episodes)].sum())
 
 
@@ -64,22 +64,22 @@ def build(
     caches: Sequence[CacheFile],
     undecodable: str = "stop",
 ) -> list[InUse]:
-    """Decode what is not there yet; of several processes one decodes and the others wait.
+    """Decode the caches that are missing; of several processes one decodes and the others wait.
 
-    A builder that is killed leaves nothing that counts. Caches of other selections that no
-    process uses are removed.
+    A builder that is killed leaves no cache. Caches of other selections that no process uses are
+    removed.
 
     Args:
         dataset: the demonstrations; its `frame` is called in several threads, on copies.
-        folder: of the caches.
-        caches: that are needed.
+        folder: holds the caches.
+        caches: those that are needed.
         undecodable: "stop" at a frame that cannot be decoded, or "skip" it.
 
     Returns:
-        What keeps each of the caches where it is.
+        An object per cache that protects it from removal.
 
     Raises:
-        UserError: a frame that cannot be decoded, or no space.
+        UserError: a frame cannot be decoded, or the disk is full.
     """
     if not caches:
         return []
@@ -133,10 +133,10 @@ def _camera_part(path: Path) -> str:
 
 
 def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecodable: str) -> None:
-    """Decode every frame into its place, episode by episode, in one thread for each core."""
+    """Decode every frame into its place, episode by episode, with one thread per core."""
     need = sum(cache.size(dataset) for cache in caches)
     folder = caches[0].path.parent
-    remove_partial_files(folder)  # what a killed builder left may be as large as what is needed
+    remove_partial_files(folder)  # a killed builder's may be as large as what is needed now
     free = shutil.disk_usage(folder).free
     if need > free:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {_bytes(free)} are free")
@@ -147,13 +147,13 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
         f"{_bytes(need)} of the {_bytes(free)} that are free",
         flush=True,
     )
-    own = threading.local()  # each thread opens files of its own
+    own = threading.local()  # each thread opens its own files
     stop = threading.Event()
 
     with tqdm(total=frames, desc="decoding", unit="frame", disable=None) as bar:
 
         def decode_episode(cache: CacheFile, episode: int, place: int, file: int) -> list[int]:
-            """Write one episode from a frame's place on; return the steps that are undecodable."""
+            """Write an episode's frames, the first at `place`; return the undecodable steps."""
             if not hasattr(own, "dataset"):
                 own.dataset = copy.copy(dataset)
                 own.dataset.close()
@@ -174,7 +174,7 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
         with ThreadPoolExecutor(usable_cores()) as pool:
             for cache in caches:
                 with atomic_file(cache.path) as file:
-                    # also a file system that is too full for it says so now
+                    # a file system that is too full says so now
                     os.posix_fallocate(file.fileno(), 0, cache.size(dataset))
                     ends = np.cumsum(dataset.lengths[list(cache.episodes)])
                     jobs: dict[int, Future[list[int]]] = {}
@@ -186,7 +186,7 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
                     try:
                         broken = [(e, step) for e, job in jobs.items() for step in job.result()]
                     except BaseException:
-                        stop.set()  # the file is closed only when no thread writes any more
+                        stop.set()  # the file must stay open while a thread may write
                         pool.shutdown(cancel_futures=True)
                         raise
                 with atomic_file(cache.report) as file:

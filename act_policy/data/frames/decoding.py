@@ -1,4 +1,4 @@
-"""Frames decoded when they are asked for, in place of a cache on disk."""
+"""Frames from wherever they come: read from a cache on disk, or decoded when they are needed."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,35 +15,35 @@ from act_policy.errors import UserError
 from act_policy.types import Camera
 
 MEMORY = 256 * 2**20
-"""Bytes of decoded frames that a process keeps until they are asked for."""
+"""Bytes of decoded frames that a process keeps until they are read."""
 LEAST_BLOCKS = 16
-"""From so many places at least come the frames that are mixed with each other."""
+"""Frames that are mixed with each other come from at least this many places."""
 SHORT_GROUP = 2
-"""Groups of pictures as short as LeRobot's are not kept together: decoding a frame of one alone
-costs little more, and the order of samples can be random."""
+"""Groups of pictures as short as LeRobot's are not kept together: decoding one frame alone costs
+little more, and the order of samples can be random."""
 
 
 class DecodedFrames:
-    """Frames of some cameras, decoded a block at a time and kept until each was asked for once.
+    """Frames of some cameras, decoded a block at a time and kept until each has been read once.
 
-    A block is a group of pictures, from one key frame to the next, or a part of one where it is
-    long. Whoever asks in the order of `EpochOrder` makes each block be decoded once.
+    A block is a group of pictures, from one key frame to the next, or a part of a long one. Read in
+    the order of `EpochOrder`, each block is decoded once.
 
     Args:
         dataset: the demonstrations.
-        cameras: whose frames are encoded.
+        cameras: those with encoded frames.
     """
 
     def __init__(self, dataset: DemonstrationDataset, cameras: Sequence[Camera]) -> None:
         self._dataset = dataset
         self._shapes = {camera.name: (camera.height, camera.width, 3) for camera in cameras}
         self._ends = np.cumsum(dataset.lengths)
-        a_step = sum(int(np.prod(shape)) for shape in self._shapes.values())
-        self.pool = max(MEMORY // a_step, LEAST_BLOCKS)
-        """How many steps' frames fit into memory."""
+        bytes_per_step = sum(int(np.prod(shape)) for shape in self._shapes.values())
+        self.pool = max(MEMORY // bytes_per_step, LEAST_BLOCKS)
+        """Number of steps whose frames fit into memory."""
         self.blocks = self._find_blocks([camera.name for camera in cameras])
-        """int64 (frames,), ascending number of the block of each step; all differ where every
-        frame stands alone."""
+        """int64 (frames,), the number of each step's block, ascending; all differ where every frame
+        is a block by itself."""
         firsts = np.flatnonzero(np.diff(self.blocks, prepend=-1))
         self._spans = np.append(firsts, len(self.blocks))
         self._kept: OrderedDict[tuple[str, int], np.ndarray] = OrderedDict()
@@ -68,7 +68,7 @@ class DecodedFrames:
             try:
                 self._kept[camera, other] = self._decode(camera, other)
             except UndecodableFrameError:
-                continue  # whoever asks for that frame hears of it
+                continue  # raised again when that frame is read
         while len(self._kept) > self.pool * len(self._shapes):
             self._kept.popitem(last=False)
         return wanted
@@ -99,11 +99,11 @@ class DecodedFrames:
 
 
 class Frames:
-    """The frames of all cameras, numbered through all episodes, from wherever they come.
+    """The frames of all cameras, numbered through all episodes.
 
     Args:
         dataset: the demonstrations.
-        cache: None decodes encoded frames when they are asked for; "auto" keeps them decoded
+        cache: None decodes encoded frames when they are read; "auto" keeps them decoded
             beside the demonstrations (see `FrameStore`), a folder keeps them there.
         undecodable: "stop" or "skip" a frame that cannot be decoded; skipping needs the cache.
 
@@ -142,7 +142,7 @@ class Frames:
         self.blocks: np.ndarray | None = None
         """int64 (frames,), see `DecodedFrames`; None where frames may be read in any order."""
         self.pool = 0
-        """How many steps' decoded frames are kept, where they may not."""
+        """Number of steps whose decoded frames are kept; 0 where the order is free."""
         if self._decoded is not None and self._decoded.blocks[-1] + 1 < len(self.usable):
             self.blocks, self.pool = self._decoded.blocks, self._decoded.pool
 
@@ -154,7 +154,7 @@ class Frames:
 
 
 class MixedFrames:
-    """The frames of several datasets one after the other."""
+    """The frames of several datasets, numbered one dataset after the other."""
 
     def __init__(self, parts: Sequence[Frames]) -> None:
         self._parts = list(parts)
@@ -188,7 +188,7 @@ class MixedFrames:
 def open_frames(
     dataset: Demonstrations, cache: str | Path | None, undecodable: str
 ) -> Frames | MixedFrames:
-    """The frames of demonstrations; each of several datasets has a cache of its own."""
+    """Open the frames of demonstrations; each of several datasets has its own cache."""
     if isinstance(dataset, MixedDataset):
         return MixedFrames([Frames(part, cache, undecodable) for part in dataset.parts])
     return Frames(dataset, cache, undecodable)

@@ -1,8 +1,8 @@
 """Every frame of a dataset as raw bytes in memory-mapped files, for reading by the batch.
 
-Frames that a file stores raw are read where they lie. Encoded ones are decoded once, into a file
-of raw frames for each camera, which is found again by what it was made from: names, sizes and times
-of the files, and the selection.
+Raw frames are read from the file that stores them. Encoded frames are decoded once, into one file
+of raw frames per camera. Its name holds a hash of everything that it was made from: names, sizes
+and times of the files, and the selection.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from act_policy.types import Camera
 
 
 class _Source(NamedTuple):
-    """A file of raw frames, as it was when it was indexed."""
+    """A file of raw frames, with its size and time when it was indexed."""
 
     path: Path
     size: int
@@ -41,12 +41,11 @@ class FrameStore:
 
     Args:
         dataset: the demonstrations.
-        folder: where decoded frames are kept, in a folder of this dataset's own; by default
-            `.cache` in the dataset's folder, or the user's cache folder where that one cannot be
-            written.
+        folder: holds a folder of decoded frames per dataset; by default they are kept in `.cache`
+            in the dataset's folder, or in the user's cache folder where that one is read-only.
         undecodable: "stop" refuses a dataset with a frame that cannot be decoded; "skip" marks
-            the frame as not usable.
-        cameras: names; None is all.
+            the frame as unusable.
+        cameras: names of the cameras; None takes all.
 
     Raises:
         UserError: a frame that cannot be decoded, or no space for the decoded ones.
@@ -97,7 +96,7 @@ class FrameStore:
         return images.reshape(len(frames), *shape)
 
     def _index(self, dataset: DemonstrationDataset, camera: Camera) -> CacheFile | None:
-        """Find where the camera's raw frames lie; return the cache that the others need."""
+        """Find the camera's raw frames; return the cache that its encoded frames need."""
         source_of, offset_of = self._source_of[camera.name], self._offset_of[camera.name]
         encoded: list[int] = []
         for episode in range(dataset.episode_count):
@@ -123,7 +122,7 @@ class FrameStore:
     def _index_cache(
         self, dataset: DemonstrationDataset, cache: CacheFile, undecodable: str
     ) -> None:
-        """Point to the frames in a cache that is there."""
+        """Point to the frames in a cache that has been built."""
         name, position = cache.camera.name, 0
         for episode in cache.episodes:
             span = slice(self._starts[episode], self._starts[episode + 1])
@@ -134,7 +133,7 @@ class FrameStore:
         self._sources.append(_Source.of(cache.path))
         broken = json.loads(cache.report.read_text())["undecodable"]
         if broken and undecodable == "stop":
-            dataset.frame(broken[0][0], broken[0][1], name)  # says what is wrong with it
+            dataset.frame(broken[0][0], broken[0][1], name)  # raises the error that says why
         for episode, step in broken:
             self.usable[self._starts[episode] + step] = False
 
@@ -143,7 +142,7 @@ class FrameStore:
 
 
 def cache_folder(dataset: DemonstrationDataset, shared: str | Path | None = None) -> Path:
-    """Where the decoded frames of a dataset are kept; datasets may share a folder of the user's."""
+    """The folder for the decoded frames of a dataset; `shared` is a folder for several datasets."""
     folder = dataset.folder.resolve()
     own = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
     if shared is not None:
@@ -156,7 +155,7 @@ def cache_folder(dataset: DemonstrationDataset, shared: str | Path | None = None
 
 
 def _mappable_files() -> int:
-    """How many files may be mapped at once: each holds one of the process's file descriptors."""
+    """How many files may be mapped at once: each takes one of the process's file descriptors."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**15 if limit == resource.RLIM_INFINITY else max(1, limit // 2)
 

@@ -1,4 +1,4 @@
-"""What the findings depend on: the demonstrations, read once for all findings, and settings."""
+"""Everything that findings depend on: the demonstrations, read once, and settings."""
 
 import re
 from collections.abc import Iterator

@@ -9,7 +9,7 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 Details = dict[int, dict[str, Any]]
-"""What a finding says of single episodes, by their indices."""
+"""Numbers and names about single episodes, by the episodes' indices."""
 
 
 class Verdict(StrEnum):

@@ -45,7 +45,7 @@ class Inspection:
         return sum(finding.verdict is verdict for finding in self.findings)
 
     def sentence(self, finding: Finding) -> str:
-        """What one of the findings says, episodes by their names."""
+        """Put one of the findings into words, with the names of episodes."""
         return sentence(finding, self.dataset.episode_names if self.dataset else ())
 
 

@@ -12,7 +12,7 @@ MOST_LISTED = 5
 
 
 def sentence(finding: Finding, episode_names: Sequence[str]) -> str:
-    """What was found and where, without a full stop.
+    """Say what was found and where, without a full stop.
 
     Args:
         finding: what to put into words.
@@ -115,7 +115,7 @@ def _listed(finding: Finding, names: Sequence[str]) -> str:
 
 
 def _remark(kind: Kind, detail: Mapping[str, Any], names: Sequence[str]) -> str:
-    """What a finding says of one episode; empty where it only names it."""
+    """Say what was found in one episode; empty where its name says it all."""
     match kind:
         case Kind.NOT_FINITE:
             return "{count} values, first {dimension} at step {step}".format(**detail)
@@ -190,7 +190,7 @@ _ADVICE: dict[Kind | tuple[Kind, Verdict], str] = {
 
 
 def advice(finding: Finding) -> str:
-    """What to do about it, in a sentence."""
+    """Say in a sentence what to do about it."""
     by_verdict = _ADVICE.get((finding.kind, finding.verdict))
     return (by_verdict or _ADVICE[finding.kind]).format(**finding.detail)
 

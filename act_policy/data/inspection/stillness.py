@@ -1,17 +1,16 @@
-"""Stretches in which nothing moves, although sensors are noisy."""
+"""Find stretches in which nothing moves, in spite of sensor noise."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 STILL_BAND = 0.02
-"""Still is what stays within this share of each dimension's deviation for a second: of a joint
-that deviates by 0.3 rad, a third of a degree, the finest that ALOHA's encoders tell apart twice
-over."""
+"""A dimension is still if it stays within this share of its deviation for a second: a third of a
+degree for a joint with a deviation of 0.3 rad, or twice the resolution of ALOHA's encoders."""
 NOISE_BAND = 4.0
-"""Or within so many deviations of the sensor's noise, where that is wider."""
+"""Or if it stays within this many deviations of the sensor's noise, where that is wider."""
 ONLY_NOISE = 0.3
-"""A dimension whose noise is more than this share of its deviation says nothing of motion."""
+"""A dimension whose noise is more than this share of its deviation tells nothing about motion."""
 
 
 def longest_still_stretch(episodes: Sequence[np.ndarray], window: int) -> list[range]:
@@ -19,7 +18,7 @@ def longest_still_stretch(episodes: Sequence[np.ndarray], window: int) -> list[r
 
     Args:
         episodes: float64 (T, dimensions) each.
-        window: steps of a second; an episode that is shorter has no still stretch.
+        window: number of steps in a second; a shorter episode has no still stretch.
 
     Returns:
         The steps of each, an empty range where nothing is still.
@@ -36,15 +35,14 @@ def longest_still_stretch(episodes: Sequence[np.ndarray], window: int) -> list[r
 
 
 def _noise(episodes: Sequence[np.ndarray]) -> np.ndarray:
-    """Deviation of the noise of each dimension: what is left after differencing twice.
+    """Estimate the noise of each dimension, as a deviation, from second differences.
 
-    Of white noise the second difference has the deviation sqrt(6); the median passes over the few
-    steps at which something starts and stops.
+    The second difference of unit white noise has the deviation sqrt(6). The lower quartile of its
+    size ignores starts, stops, and motion that is smooth but fast.
     """
     second = [np.abs(np.diff(episode, 2, axis=0)) for episode in episodes if len(episode) > 2]
     if not second:
         return np.zeros(episodes[0].shape[1])
-    # The lower quartile, so that smooth but fast motion does not count as noise.
     quartile: np.ndarray = np.quantile(np.concatenate(second), 0.25, axis=0)
     noise: np.ndarray = quartile / 0.3186 / np.sqrt(6)
     return noise

@@ -65,7 +65,7 @@ def follows(evidence: Evidence, pair: Pair) -> bool:
 
 
 def _lag(evidence: Evidence, position: list[np.ndarray], target: list[np.ndarray]) -> int:
-    """Steps after which the state agrees best with the action, but for an offset."""
+    """Steps after which the state agrees best with the action, apart from an offset."""
     shortest = min(map(len, position))
     lags = range(min(round(MOST_LAG_SECONDS * evidence.rate), shortest - 1) + 1)
     return min(lags, key=lambda lag: _apart(position, target, lag).std())

@@ -1,4 +1,4 @@
-"""Demonstrations as a configuration describes them: one folder or several, and what is used."""
+"""Open demonstrations as a configuration describes them: folders, and the parts that are used."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -28,10 +28,10 @@ def open_demonstrations(
     Args:
         path: the folder.
         select: settings of a Selection.
-        mix: further folders, each with `path`, `weight` (1 if left out) and whatever is
-            otherwise than for the first one: `cameras`, `schema`, reader options, or some settings
-            of `select`.
-        cameras: which, in this order; or new name -> name in the files.
+        mix: further folders, each with `path`, `weight` (1 if left out) and the settings that
+            differ from the first folder's: `cameras`, `schema`, reader options, or some of
+            `select`.
+        cameras: which cameras to use, in this order; or new name -> name in the files.
         schema: names, units and rate where the files do not say them.
         reader_options: see `open_dataset`.
 
@@ -54,7 +54,7 @@ def open_demonstrations(
         weight = entry.get("weight", 1.0)
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
             raise UserError(f"mix: {entry['path']}: weight={weight}, expected a number above 0")
-        # which episodes are used is each dataset's own matter
+        # each dataset has its own choice of episodes
         shared = {k: v for k, v in (select or {}).items() if k not in ("episodes", "exclude")}
         options = own | {key: entry[key] for key in own if key in entry}
         parts.append(_open_selected(entry["path"], shared | (entry.get("select") or {}), options))
@@ -81,7 +81,7 @@ def _open_selected(
     if isinstance(cameras, Mapping):
         renamed = {str(new): str(old) for new, old in cameras.items()}
         cameras = list(dict.fromkeys(renamed.values()))
-    # the reader leaves out what is not selected, so that nothing can be wrong with it
+    # The reader leaves out other episodes at once, so that errors in them do not matter.
     wanted = partial(choose, selection, f"{path}")
     dataset = open_dataset(path, cameras=cameras, wanted=wanted, **options)
     return SelectedDataset(dataset, selection, renamed)

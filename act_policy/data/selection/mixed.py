@@ -1,4 +1,4 @@
-"""Several datasets as one."""
+"""Present several datasets as one."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ class MixedDataset:
         weights: how often each dataset's steps are trained on in an epoch; 1 is once.
 
     Raises:
-        UserError: schemas that differ.
+        UserError: the schemas differ.
     """
 
     def __init__(self, parts: Sequence[SelectedDataset], weights: Sequence[float]) -> None:
@@ -67,7 +67,7 @@ class MixedDataset:
 
     @property
     def episode_count(self) -> int:
-        """How many episodes there are in all."""
+        """The number of episodes of all datasets together."""
         return len(self.lengths)
 
     def state(self, episode: int) -> np.ndarray:
@@ -126,7 +126,7 @@ class MixedDataset:
 
 def _check_alike(first: SelectedDataset, other: SelectedDataset) -> None:
     def plain(schema: Schema) -> Schema:
-        """What images are made from may differ: crop and resize are there to make them alike."""
+        """Leave out source sizes and crops: crop and resize even them out."""
         return replace(
             schema,
             cameras=tuple(replace(c, source_size=None, crop=None) for c in schema.cameras),

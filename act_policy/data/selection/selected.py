@@ -1,4 +1,4 @@
-"""A view of a dataset through a selection."""
+"""Present the selected part of a dataset as demonstrations like any other."""
 
 import copy
 from collections.abc import Mapping
@@ -21,18 +21,18 @@ from act_policy.types import Schema
 
 
 class SelectedDataset:
-    """A view of a dataset through a selection; itself demonstrations like any other.
+    """The selected part of a dataset: demonstrations like any other.
 
-    Steps, cameras and dimensions are counted and named as they are used. The reader has left out
-    episodes that are not selected.
+    Steps, cameras and dimensions are counted and named as the policy will see them. The reader has
+    left out the episodes that are not selected.
 
     Args:
-        source: the dataset, of the selected episodes.
-        selection: what of them is used.
+        source: the dataset, with the selected episodes only.
+        selection: the parts of them that are used.
         renamed: name of each camera -> its name in the source, in this order; None keeps them.
 
     Raises:
-        UserError: a name that the source does not have, or nothing is left.
+        UserError: the source lacks a name, or nothing is left.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class SelectedDataset:
         self._source.close()
 
     def __copy__(self) -> "SelectedDataset":
-        """A copy that opens files of its own, for another thread."""
+        """Copy it for another thread, which opens its own files."""
         other = object.__new__(SelectedDataset)
         other.__dict__.update(self.__dict__, _source=copy.copy(self._source))
         return other

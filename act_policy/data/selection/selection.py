@@ -1,4 +1,4 @@
-"""What of a dataset is used: settings, checked by name against what there is."""
+"""Settings that choose the parts of a dataset that are used, checked against its names."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -14,14 +14,14 @@ from act_policy.types import Camera, Schema
 
 @dataclass(frozen=True)
 class Selection:
-    """What of a dataset is used; the files stay as they are.
+    """The parts of a dataset that are used; the files stay as they are.
 
     episodes: only these, by index or name; None is all.
     exclude: all but these.
     trim: cuts the still steps off both ends of every episode: those from which to the next no
         dimension of state or action changes by more than this share of its standard deviation.
-    crop: of each image before it is resized, (top, left, height, width), or one a camera.
-    resize: of each image to (height, width), or one a camera.
+    crop: of each image before it is resized, (top, left, height, width), or one per camera.
+    resize: of each image to (height, width), or one per camera.
     append: vectors appended to the state, such as "velocity" and "effort".
     state: its dimensions by name, in this order, appended ones included; None is all.
     actions: their dimensions by name, in this order; None is all.
@@ -41,7 +41,7 @@ class Selection:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | None) -> "Selection":
-        """Take what a configuration says; an unknown or impossible setting raises UserError."""
+        """Check and take a configuration; an unknown or impossible setting raises UserError."""
         known = [field.name for field in fields(cls)]
         if config is not None and not isinstance(config, Mapping):
             raise UserError(f"select={config}: expected some of {', '.join(known)}")
@@ -76,7 +76,7 @@ def find_episodes(
     Args:
         what: the setting, for the message.
         given: indices, or names with or without the file's ending.
-        names: of the episodes there are.
+        names: of all episodes.
         indices: int64, their indices on disk, by which they are given.
         where: the dataset, for the message.
     """
@@ -100,7 +100,7 @@ def choose(selection: Selection, where: str, names: Mapping[int, str]) -> list[i
     Args:
         selection: says which.
         where: the dataset, for the message.
-        names: of the episodes there are, by their indices.
+        names: of all episodes, by their indices.
     """
     indices, every = np.array(list(names)), list(names.values())
     chosen = indices
@@ -125,7 +125,7 @@ def find_dimensions(
     if missing := [name for name in wanted if name not in names]:
         raise UserError(f"{what}: {where} has no {', '.join(missing)}; it has {', '.join(names)}")
     if len(set(wanted)) < len(wanted):
-        raise UserError(f"{what}={list(wanted)}: a name stands twice")
+        raise UserError(f"{what}={list(wanted)}: a name is listed twice")
     return np.array([names.index(name) for name in wanted], np.int64)
 
 
@@ -149,7 +149,7 @@ def find_relative(relative: bool | Sequence[str], schema: Schema, where: str) ->
         return tuple(chosen)
     if missing := [name for name in relative if name not in alike]:
         raise UserError(
-            f"select.relative: {', '.join(missing)} is no action of {where} that has a state of "
+            f"select.relative: {', '.join(missing)} is not an action of {where} with a state of "
             f"the same name and unit; those are {', '.join(alike) or 'none'}"
         )
     return tuple(name for name in schema.action_names if name in relative)
@@ -218,7 +218,7 @@ def moving_part(dataset: DemonstrationDataset, threshold: float | None) -> np.nd
 def _for_each(
     setting: str, given: Any, count: int, cameras: Sequence[str]
 ) -> dict[str, tuple[int, ...]]:
-    """The numbers for each camera they are given for."""
+    """The numbers by camera, for the cameras that have some."""
     if given is None:
         return {}
     each = given if isinstance(given, Mapping) else dict.fromkeys(cameras, given)

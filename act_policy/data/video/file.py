@@ -1,4 +1,4 @@
-"""Frames of a video file by their number, exactly, whatever the codec and its key frames."""
+"""Decode frames of a video file by their exact number, for every codec and key frame interval."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -12,11 +12,11 @@ from act_policy.data.video.index import open_video, read_index
 
 
 class BrokenFrameError(Exception):
-    """A frame that cannot be decoded; the message says why, the caller knows where."""
+    """A frame cannot be decoded; the message says why, and the caller knows where."""
 
 
 class VideoHeader(NamedTuple):
-    """What a video file says of itself; frames is None where it does not count them."""
+    """Number and size of the frames by the file's header; frames is None where it is not stated."""
 
     frames: int | None
     height: int
@@ -36,9 +36,9 @@ def read_header(path: Path) -> VideoHeader:
 class VideoFile:
     """One video, its frames numbered through in the order in which they are shown.
 
-    The packets are counted once, without decoding, so that a number names a frame exactly.
+    The packets are counted once, without decoding, so that a number identifies a frame exactly.
     Reading seeks to the key frame at or before the wanted frame and decodes forward; frames that
-    are asked for in order are each decoded once.
+    are read in order are each decoded once.
 
     A frame counts as broken when its packet cannot be decoded, and with it all frames up to the
     next key frame that are decoded later: they may be predicted from it.
@@ -47,7 +47,7 @@ class VideoFile:
         path: the file.
 
     Raises:
-        UserError: the file is missing, no video, or does not tell its frames apart.
+        UserError: the file is missing, is not a video, or has two frames with the same time.
     """
 
     def __init__(self, path: Path) -> None:

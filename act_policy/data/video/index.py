@@ -1,4 +1,4 @@
-"""Which frames a video file holds, in which order, and where decoding can begin."""
+"""Index a video file: its frames, their order, and where decoding can begin."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -39,16 +39,16 @@ class VideoIndex(NamedTuple):
         return number if number < len(self.pts) and self.pts[number] == pts else -1
 
     def place_of(self, pts: int | None) -> int:
-        """Place in the order of decoding; past the end where the packet is not known."""
+        """Place in the order of decoding; past the end for an unknown time."""
         number = self.number_of(pts)
         return len(self.pts) if number < 0 else int(self.places[number])
 
 
 def read_index(path: Path) -> VideoIndex:
-    """Count a file's packets, without decoding; a file that did not change is read once.
+    """Count a file's packets without decoding; a file that has not changed is read once.
 
     Raises:
-        UserError: the file is missing, no video, or does not tell its frames apart.
+        UserError: the file is missing, is not a video, or has two frames with the same time.
     """
     if not path.is_file():
         raise UnfinishedError(f"{path}: no such video file", path)
@@ -72,8 +72,8 @@ def open_video(path: Path) -> Any:
     decoder = container.streams.video[0].codec_context
     # Without it a decoder may fill in what it cannot decode and call the frame good.
     decoder.options = {"err_detect": "explode"}
-    # With more threads it wants packets of later frames first: after a jump those are for nothing
-    # (AV1, groups of 2, random order: 4.6 ms a frame instead of 2.0). We decode files in parallel.
+    # With more threads the decoder reads packets of later frames first, in vain after a jump (AV1,
+    # groups of 2, random order: 4.6 ms per frame instead of 2.0). We decode files in parallel.
     decoder.thread_count = 1
     return container
 
@@ -89,7 +89,7 @@ def _read_index(path: Path, size: int, time: int) -> VideoIndex:
                 if packet.pts is None or packet.is_corrupt:  # the file ends, or in the middle of it
                     break
                 found += 1
-                if packet.is_discard:  # outside of what the container wants shown
+                if packet.is_discard:  # the container does not show it
                     continue
                 dts = packet.pts if packet.dts is None else packet.dts
                 packets.append((packet.pts, dts, packet.is_keyframe))
@@ -98,13 +98,13 @@ def _read_index(path: Path, size: int, time: int) -> VideoIndex:
         whole = whole and found >= stream.frames
         unit = float(stream.time_base or 0)
     if not whole and packets:
-        # What is lost may be shown before frames that are here: keep those that surely follow
-        # on each other. A frame is never shown before the time at which it is decoded.
+        # A lost frame may be shown before frames that are here: keep only frames that surely have
+        # no gap. A frame is never shown before the time at which it is decoded.
         cut = packets[-1][1]
         packets = [packet for packet in packets if packet[0] <= cut]
     shown = np.array([pts for pts, _, _ in packets], np.int64)
     if len(np.unique(shown)) < len(shown):
-        raise UserError(f"{path}: two frames have the same time; encode the video anew")
+        raise UserError(f"{path}: two frames have the same time; encode the video again")
     places = np.argsort(shown, kind="stable")
     is_key = np.array([key for _, _, key in packets], bool)
     return VideoIndex(

@@ -1,4 +1,4 @@
-"""Video files written frame by frame, or put together from others without decoding."""
+"""Write video files frame by frame, or join parts of others without decoding."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ _OPTIONS = {
 
 
 class FrameRange(NamedTuple):
-    """Frames of a video file that lie together: from number `first` on, so many of them."""
+    """Consecutive frames of a video file: the number of the first, and how many there are."""
 
     path: Path
     first: int
@@ -30,7 +30,7 @@ class FrameRange(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """What two videos must share to be parts of one file."""
+    """Everything that two videos must share to be parts of one file."""
 
     codec: str
     header: bytes
@@ -71,13 +71,13 @@ def encode_video(
     Args:
         path: the file.
         frames: uint8 (h, w, 3) RGB, one after the other.
-        rate: frames a second.
+        rate: frames per second.
         codec: av1, h264 or hevc.
-        crf: the encoder's constant quality; smaller is better and larger.
-        group: a key frame every so many frames; a frame far from one takes longer to reach.
+        crf: the encoder's constant quality; a smaller number gives better images and larger files.
+        group: frames per key frame; a frame far from a key frame takes longer to reach.
 
     Returns:
-        How many frames were written.
+        The number of frames written.
     """
     os.environ.setdefault("SVT_LOG", "1")  # errors only: the library prints a page otherwise
     count, stream = 0, None
@@ -98,7 +98,7 @@ def encode_video(
 
 
 def read_stream(path: Path) -> Stream:
-    """What a video's packets need to be decoded; raises UserError."""
+    """Read how a video is encoded; raises UserError."""
     try:
         with av.open(str(path)) as container:
             stream = container.streams.video[0]
@@ -156,9 +156,9 @@ def _order(frames: FrameRange) -> _Order | None:
 
 
 def join_videos(path: Path, parts: Sequence[FrameRange], rate: float) -> None:
-    """Copy the packets of some frame ranges into one file, whole or not at all; nothing is decoded.
+    """Copy the packets of some frame ranges into one file, whole or not at all, without decoding.
 
-    Frame n of the file is shown at n / rate exactly, whatever the times in the sources were.
+    Frame n of the file is shown at exactly n / rate, regardless of the times in the sources.
 
     Raises:
         UserError: a part cannot be copied, or the parts are not encoded alike.
@@ -170,7 +170,7 @@ def join_videos(path: Path, parts: Sequence[FrameRange], rate: float) -> None:
         if order is None or read_stream(part.path) != first_stream:
             raise UserError(f"{part.path}: its frames cannot be copied beside {parts[0].path}")
         orders.append(order)
-    # A packet must be decoded no later than it is shown: all are decoded early by so many frames.
+    # A packet must be decoded no later than it is shown: decode all of them this many frames early.
     early = max(place - n for order in orders for place, n in enumerate(order.numbers))
     ticks = 1 / (_exact(rate) * first_stream.time_base)
     before = 0
@@ -196,14 +196,14 @@ def join_videos(path: Path, parts: Sequence[FrameRange], rate: float) -> None:
 
 
 def size_in_bytes(frames: FrameRange) -> int:
-    """About what the frames take of their file."""
+    """Approximate bytes that the frames take in their file."""
     with av.open(str(frames.path)) as container:
         total = container.streams.video[0].frames or frames.frames
     return frames.path.stat().st_size * frames.frames // max(total, 1)
 
 
 def _open_mp4(path: str) -> Any:
-    # With the index in front a file that was copied only in part is still known as cut short.
+    # With the index in front, a file that was copied only in part can be recognised as cut short.
     return av.open(path, "w", format="mp4", options={"movflags": "faststart"})
 
 

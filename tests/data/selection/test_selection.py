@@ -251,7 +251,7 @@ def test_statistics_are_kept_under_data_and_selection(folder, tmp_path, monkeypa
         ({"exclude": [0, 1, 2, 3]}, "leave no episode"),
         ({"state": ["j7"]}, r"select.state: .* has no j7; it has j0, j1, j2"),
         ({"state": []}, r"select.state=\[\]: expected at least one of j0"),
-        ({"actions": ["j0", "j0"]}, "a name stands twice"),
+        ({"actions": ["j0", "j0"]}, "a name is listed twice"),
         ({"actions": "j0"}, r"select.actions=j0: expected a list of names"),
         ({"append": ["effort"]}, r"no vector effort that every episode has; found velocity"),
         ({"crop": [0, 0, 13, 4]}, r"select.crop: .*camera top: crop \[0, 0, 13, 4\] .* 12x16"),
@@ -259,7 +259,7 @@ def test_statistics_are_kept_under_data_and_selection(folder, tmp_path, monkeypa
         ({"resize": {"side": [4, 4]}}, r"select.resize: no camera side; there are top, wrist"),
         ({"resize": [0, 4]}, r"expected \[height, width\] in pixels"),
         ({"trim": 2}, r"select.trim=2: expected a share"),
-        ({"relative": ["j5"]}, r"select.relative: j5 is no action .* those are j0, j1, j2"),
+        ({"relative": ["j5"]}, r"select.relative: j5 is not an action .* those are j0, j1, j2"),
         ({"relative": True, "state": ["j0"], "actions": ["j1"]}, "no action has a state of"),
     ],
 )
