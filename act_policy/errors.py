@@ -1,4 +1,6 @@
-"""The one error that speaks to the user, and the check that every package needs."""
+"""The error that speaks to the user, and checks that every package needs."""
+
+from collections.abc import Sequence
 
 
 class UserError(Exception):
@@ -14,3 +16,10 @@ def check_whole_number(name: str, value: object, smallest: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
         raise UserError(f"{name}={value}: expected a whole number, {smallest} or more")
     return value
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise UserError unless `value` is one of two or more choices."""
+    if value not in choices:
+        listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
+        raise UserError(f"{name}={value}: expected {listed}")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_choice
 
 Wanted = Callable[[Mapping[int, str]], Collection[int]]
 """Chooses the episodes that are used from the names of all by index; may raise UserError."""
@@ -29,8 +29,7 @@ class EpisodeErrors:
     """
 
     def __init__(self, unreadable: str, wanted: Wanted | None = None) -> None:
-        if unreadable not in ("stop", "skip"):
-            raise UserError(f"unreadable must be stop or skip, found {unreadable!r}")
+        check_choice("unreadable", unreadable, ("stop", "skip"))
         self._skip = unreadable == "skip"
         self._wanted: Wanted = wanted or set
         self.by_episode: dict[int, UserError] = {}

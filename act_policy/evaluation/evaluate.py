@@ -13,7 +13,7 @@ from tqdm import tqdm
 from act_policy.checkpoints.policies import identity, load_policy
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
-from act_policy.errors import UserError, check_whole_number
+from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.evaluation.baselines import draw_demonstration
 from act_policy.evaluation.report import check_writable, summarise, write_json
 from act_policy.evaluation.rollouts import (
@@ -60,8 +60,8 @@ class EvaluationConfig:
             raise UserError(
                 f"ensemble_coefficient={self.ensemble_coefficient}: expected a number or null"
             )
-        if self.quality not in (None, "fast", "exact"):
-            raise UserError(f"quality={self.quality}: expected fast or exact")
+        if self.quality is not None:
+            check_choice("quality", self.quality, ("fast", "exact"))
 
     def like(self, recorded: Mapping[str, Any], task: str) -> "EvaluationConfig":
         """Fill in what is None as the demonstrations were recorded, `recorded_config`."""

@@ -15,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from act_policy.data.aloha.dataset import write_episode
-from act_policy.errors import UserError, check_whole_number
+from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.sim.experts import Variation, scripted_expert
 from act_policy.sim.images import image_sizes
 from act_policy.sim.rendering import choose_gl_backend
@@ -59,8 +59,7 @@ class RecordingConfig:
             value = getattr(self, field)
             if not isinstance(value, int | float) or not 0 <= value < float("inf"):
                 raise UserError(f"{field}={value}: expected a number, 0 or more")
-        if self.quality not in ("fast", "exact"):
-            raise UserError(f"quality={self.quality}: expected fast or exact")
+        check_choice("quality", self.quality, ("fast", "exact"))
         if not image_sizes(self.cameras):
             raise UserError("cameras={}: a demonstration needs at least one camera")
         if self.environment not in gymnasium.registry:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_choice
 
 Size = tuple[int, int]
 """Height and width in pixels."""
@@ -131,8 +131,7 @@ class SceneRenderer:
     """
 
     def __init__(self, model: Any, cameras: Mapping[str, Size], quality: str) -> None:
-        if quality not in ("fast", "exact"):
-            raise UserError(f"quality={quality!r} is unknown; expected fast or exact")
+        check_choice("quality", quality, ("fast", "exact"))
         self.cameras = dict(cameras)
         self.frame_count = 0
         self._quality = quality

@@ -178,7 +178,7 @@ def test_faults_elsewhere_are_named_and_skipped_by_choice(tmp_path, what):
     starts = np.concatenate([[0], np.cumsum(LENGTHS)])
     expected = [i for e in kept for i in range(starts[e], starts[e + 1])]
     assert every_number(dataset, "top") == [shown("top", index) for index in expected]
-    with pytest.raises(UserError, match="unreadable must be stop or skip"):
+    with pytest.raises(UserError, match="unreadable=maybe: expected stop or skip"):
         open_dataset(folder, unreadable="maybe")
 
 

@@ -26,7 +26,7 @@ from act_policy.data.schemas import (
     shifted,
     with_cameras,
 )
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_choice
 from act_policy.types import Camera, Schema
 
 LEAVE_OUT = (
@@ -72,8 +72,7 @@ class AlohaHDF5Dataset:
         paths: Sequence[Path] | None = None,
         wanted: Wanted | None = None,
     ) -> None:
-        if jpeg_order not in ("bgr", "rgb"):
-            raise UserError(f"jpeg_order must be bgr or rgb, found {jpeg_order!r}")
+        check_choice("jpeg_order", jpeg_order, ("bgr", "rgb"))
         self._jpeg_order = jpeg_order
         self.folder = Path(folder)
         self._open: tuple[int, h5py.File] | None = None

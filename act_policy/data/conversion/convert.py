@@ -31,7 +31,7 @@ from act_policy.data.lerobot.staging import (
 from act_policy.data.lerobot.writer import assemble
 from act_policy.data.open import CONVERSION_FILE
 from act_policy.data.video.writer import check_encoder
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_choice
 from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
 from act_policy.system.locks import try_lock
 from act_policy.system.processes import run_jobs, usable_cores
@@ -69,10 +69,8 @@ def convert(
         UserError: the folder holds something else, a frame cannot be decoded, the disk is full, or
             what was written is not what was read.
     """
-    if target not in FORMATS:
-        raise UserError(f"format={target}: expected one of {', '.join(FORMATS)}")
-    if undecodable not in ("stop", "skip"):
-        raise UserError(f"undecodable must be stop or skip, found {undecodable!r}")
+    check_choice("format", target, FORMATS)
+    check_choice("undecodable", undecodable, ("stop", "skip"))
     out, config = Path(out), config or LeRobotWriterConfig()
     workers = workers or usable_cores()
     if target == "lerobot_v3" and config.images == "video" and not has_videos(source):

@@ -19,7 +19,7 @@ import numpy as np
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.frames.building import CacheFile, build
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_choice
 from act_policy.types import Camera
 
 
@@ -58,8 +58,7 @@ class FrameStore:
         undecodable: str = "stop",
         cameras: Sequence[str] | None = None,
     ) -> None:
-        if undecodable not in ("stop", "skip"):
-            raise UserError(f"undecodable must be stop or skip, found {undecodable!r}")
+        check_choice("undecodable", undecodable, ("stop", "skip"))
         chosen = [c for c in dataset.schema.cameras if cameras is None or c.name in cameras]
         self._starts = np.concatenate([[0], np.cumsum(dataset.lengths)])
         self._folder = cache_folder(dataset, folder)

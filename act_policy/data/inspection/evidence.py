@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.errors import UserError, check_whole_number
+from act_policy.errors import UserError, check_choice, check_whole_number
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,7 @@ class InspectionConfig:
             check_whole_number("chunk_length", self.chunk_length, 1)
         if not self.std_floor > 0:
             raise UserError(f"std_floor must be positive, found {self.std_floor}")
-        if self.undecodable not in ("stop", "skip"):
-            raise UserError(f"undecodable must be stop or skip, found {self.undecodable!r}")
+        check_choice("undecodable", self.undecodable, ("stop", "skip"))
 
 
 class Pair(NamedTuple):

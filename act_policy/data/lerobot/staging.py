@@ -19,7 +19,7 @@ from PIL import Image
 
 from act_policy.data.lerobot.stats import image_histogram, sampled_steps
 from act_policy.data.video.writer import FrameRange, can_be_copied, encode_video
-from act_policy.errors import UserError, check_whole_number
+from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.system.atomic import atomic_file
 
 
@@ -42,8 +42,7 @@ class LeRobotWriterConfig:
     files_per_chunk: int = 1000
 
     def __post_init__(self) -> None:
-        if self.images not in ("video", "png"):
-            raise UserError(f"images={self.images}: expected video or png")
+        check_choice("images", self.images, ("video", "png"))
         for name, smallest in (("crf", 0), ("group", 1), ("files_per_chunk", 1)):
             check_whole_number(name, getattr(self, name), smallest)
         for name in ("data_file_mb", "video_file_mb"):

@@ -25,7 +25,7 @@ from act_policy.data.selection.demonstrations import (
 from act_policy.data.selection.mixed import MixedDataset
 from act_policy.data.selection.selection import check_episode_list
 from act_policy.data.statistics import check_finite, compute_statistics
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_choice
 from act_policy.images.levels import range_of_levels
 from act_policy.system.processes import end_with_parent
 from act_policy.types import ImageLevels, Schema, Statistics
@@ -86,8 +86,7 @@ class DemonstrationDataModule(LightningDataModule):
                 raise UserError(f"{name} must be at least {least}, found {value}")
         check_episode_list("train_episodes", train_episodes)
         check_episode_list("held_out_episodes", held_out_episodes)
-        if undecodable not in ("stop", "skip"):
-            raise UserError(f"undecodable must be stop or skip, found {undecodable!r}")
+        check_choice("undecodable", undecodable, ("stop", "skip"))
         self.chunk_length = chunk_length
         self.batch_size = batch_size
         self._path = path

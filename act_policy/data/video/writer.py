@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import av
 import numpy as np
 
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_choice
 from act_policy.system.atomic import atomic_file
 
 ENCODERS = {"av1": "libsvtav1", "h264": "libx264", "hevc": "libx265"}
@@ -42,8 +42,7 @@ class Stream(NamedTuple):
 
 def check_encoder(codec: str, height: int, width: int) -> str:
     """The encoder's name; raises UserError where this machine or this image size has none."""
-    if codec not in ENCODERS:
-        raise UserError(f"codec={codec}: expected one of {', '.join(ENCODERS)}")
+    check_choice("codec", codec, tuple(ENCODERS))
     try:
         av.codec.Codec(ENCODERS[codec], "w")
     except av.codec.codec.UnknownCodecError:

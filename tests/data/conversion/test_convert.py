@@ -186,7 +186,7 @@ def test_a_folder_that_holds_something_else_stays_as_it_is(tmp_path):
         LeRobotWriterConfig(images="gif")
     with pytest.raises(UserError, match="group=0: expected a whole number"):
         LeRobotWriterConfig(group=0)
-    with pytest.raises(UserError, match="format=rlds: expected one of lerobot_v3, aloha_hdf5"):
+    with pytest.raises(UserError, match="format=rlds: expected lerobot_v3 or aloha_hdf5"):
         convert(source, tmp_path / "new", "rlds")
     assert not (tmp_path / "new").exists()
     out = tmp_path / "out"

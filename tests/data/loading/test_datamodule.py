@@ -134,7 +134,7 @@ def test_a_chosen_subset_is_exactly_that(make_folder):
         ({"batch_size": 0}, "batch_size must be at least 1, found 0"),
         ({"chunk_length": 0}, "chunk_length must be at least 1, found 0"),
         ({"workers": -1}, "workers must be at least 0, found -1"),
-        ({"undecodable": "grey"}, "undecodable must be stop or skip"),
+        ({"undecodable": "grey"}, "undecodable=grey: expected stop or skip"),
         ({"std_floor": 0.0}, "std_floor"),
         ({"held_out_fraction": 1.5}, "held_out_fraction"),
     ],
