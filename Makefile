@@ -6,10 +6,10 @@ DEMOS  ?= data/dial-turn
 RUN    ?= runs/dial-turn
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint bench clean
+.PHONY: help setup demo test test-all test-processors lint bench clean
 
 help:  ## Show what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.installed  ## Make the environment in .venv with everything in it
 
@@ -43,6 +43,15 @@ test: lint  ## Lint, types and the quick tests
 
 test-all: lint  ## The quick tests and the slow ones
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --max-worker-restart=1 -m 'not gpu'
+
+# What computes in floating point, and opens no server, browser or other slow process.
+NUMERIC := model parity export checkpoints $(addprefix control/,chunks safety robots test_loop.py policies/test_onnx_policy.py)
+
+test-processors: setup  ## The numeric tests as on processors with AVX2, and with less
+	for instructions in avx2 default; do \
+		ATEN_CPU_CAPABILITY=$$instructions DNNL_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=1 \
+			$(BIN)/pytest -n auto --dist loadfile --timeout=200 --max-worker-restart=1 \
+			$(addprefix tests/,$(NUMERIC)) || exit 1; done
 
 bench: setup  ## Speed of training, inference, rollouts and serving (PEER=python: beside LeRobot)
 	for suite in train infer rollout serve; do \

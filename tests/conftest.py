@@ -15,6 +15,7 @@ hypothesis.settings.load_profile("any machine")
 
 PATIENCE, PATIENCE_WITH_SLOW_TESTS = 300.0, 4000.0
 """Seconds after which a test's process is ended, with its stack on the real standard error."""
+NO_SAMPLES = f"no samples written by other software at {SAMPLES}; see ACT_POLICY_SAMPLES"
 _real_stderr = pytest.StashKey[int]()
 
 
@@ -53,5 +54,14 @@ def samples() -> Path:
     The environment variable ACT_POLICY_SAMPLES names it.
     """
     if not SAMPLES.is_dir():
-        pytest.skip(f"no samples written by other software at {SAMPLES}; see ACT_POLICY_SAMPLES")
+        pytest.skip(NO_SAMPLES)
     return SAMPLES
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = [
+        r for r in terminalreporter.stats.get("skipped", ()) if NO_SAMPLES in str(r.longrepr)
+    ]
+    if skipped:
+        files = len({report.nodeid.partition("::")[0] for report in skipped})
+        terminalreporter.write_line(f"{len(skipped)} tests in {files} files skipped: {NO_SAMPLES}")

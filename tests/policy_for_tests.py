@@ -22,6 +22,8 @@ SMALLEST: dict[str, Any] = {
     "backbone_width": 0.25,
     "backbone_norm": "group",
 }
+LONGEST_PATH = 1000
+"""Terms summed from image to action: five convolutions of 144, then sums of 16 to 32."""
 
 
 def smallest_policy(

@@ -3,9 +3,11 @@
 fp16    half-precision weights and arithmetic: half the file, fast on GPUs. The pixels' and the
         joints' normalisation and the last step to physical units stay fp32: where a joint stands at
         90 degrees, half precision is no finer than 0.06.
-int8    8-bit weights and products: a quarter of the file. Convolutions by ranges seen on
-        observations (static), matrix products by each input's own range (dynamic). The first
-        convolution and the last product stay fp32: they cost little, and an error in them most.
+int8    8-bit products: a quarter of the file. Convolutions by ranges seen on observations (static),
+        matrix products by each input's own range (dynamic). The first convolution and the last
+        product stay fp32: they cost little, and an error in them most. Weights have 7 bits:
+        processors without VNNI (x86 up to AVX2) add two products of an unsigned and a signed byte
+        in 16 bits, and 2 * 255 * 127 does not fit.
 """
 
 import logging
@@ -62,6 +64,7 @@ def to_int8(
             per_channel=True,
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
+            reduce_range=True,
         )
         quantize_dynamic(
             convolutions,
@@ -70,6 +73,7 @@ def to_int8(
             nodes_to_exclude=ends,
             per_channel=True,
             weight_type=QuantType.QInt8,
+            reduce_range=True,
             extra_options={"MatMulConstBOnly": True},
         )
     finally:

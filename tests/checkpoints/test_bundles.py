@@ -11,6 +11,7 @@ from act_policy.checkpoints.bundle import FORMAT_VERSION
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation
+from tests.tolerance import RESNET18, network_rounding
 
 BUNDLES = Path(__file__).with_name("bundles")
 
@@ -30,7 +31,8 @@ def test_a_frozen_bundle_predicts_what_it_predicted(version: int, tmp_path: Path
     observation = Observation(images, golden["state"], golden["environment_state"])
     scale = policy.statistics.scale(policy.statistics.action)
     error = np.abs(policy.predict_chunk(observation) - golden["actions"]) / scale
-    assert error.max() < 1e-5
+    largest = np.max(np.abs(golden["actions"]) / scale)
+    assert error.max() <= network_rounding(RESNET18 // 4, largest)
     policy.save(tmp_path)  # today's version of it
     again = ACTPolicy.load(tmp_path)
     assert np.array_equal(again.predict_chunk(observation), policy.predict_chunk(observation))

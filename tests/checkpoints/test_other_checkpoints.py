@@ -26,6 +26,7 @@ from act_policy.model.normalizer import Normalizer
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import ImageStatistics
 from tests.export.test_export import make_policy, run_script
+from tests.tolerance import RESNET18, network_rounding
 
 EXPRESSIBLE = {
     "backbone_stages": 4,
@@ -55,6 +56,11 @@ def checkpoint(exported: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "checkpoint"
     shutil.copytree(exported, folder, copy_function=os.link)
     return folder
+
+
+def assert_same_chunk(found: np.ndarray, expected: np.ndarray) -> None:
+    tolerance = network_rounding(RESNET18, np.abs(expected).max())
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
 def rewrite(path: Path, change: Callable[[Any], Any]) -> None:
@@ -91,7 +97,7 @@ def test_cameras_keep_their_names_and_order(policy: ACTPolicy, checkpoint: Path)
     assert again.schema == policy.schema
     reordered = observation._replace(images=dict(reversed(observation.images.items())))
     expected = policy.predict_chunk(observation)
-    np.testing.assert_allclose(again.predict_chunk(reordered), expected, atol=1e-4)
+    assert_same_chunk(again.predict_chunk(reordered), expected)
 
     def turn_round(plain: dict[str, Any]) -> None:
         plain["input_features"] = dict(reversed(plain["input_features"].items()))
@@ -101,7 +107,7 @@ def test_cameras_keep_their_names_and_order(policy: ACTPolicy, checkpoint: Path)
     other = load_lerobot(checkpoint)
     assert other.schema.camera_names == ("right", "left", "top")
     assert other.schema.state_names == ("state_0", "state_1")
-    np.testing.assert_allclose(other.predict_chunk(observation), expected, atol=1e-4)
+    assert_same_chunk(other.predict_chunk(observation), expected)
     names = {"state_names": ["a", "b"], "state_units": ["m", "m"], "rate": 12.5, "task": "here"}
     names |= {"action_names": ["c", "d", "e"], "action_units": ["m", "m", "m"]}
     named = load_lerobot(checkpoint, {**names, "environment_state_names": ["cube"]})
@@ -132,7 +138,7 @@ def test_each_camera_may_have_its_own_statistics(policy: ACTPolicy, checkpoint: 
     )
     save_lerobot(found, checkpoint / "again")
     again = load_lerobot(checkpoint / "again").predict_chunk(observation)
-    np.testing.assert_allclose(again, chunk, atol=1e-5)
+    assert_same_chunk(again, chunk)
     statistics = policy.statistics._replace(
         images={"top": ImageStatistics(np.zeros(3), np.ones(3))}
     )
@@ -354,9 +360,7 @@ def test_exported_beside_a_bundle_and_over_an_earlier_one(
     observation = random_observation(policy, 1, np.random.default_rng(1))
     expected = policy.predict_chunk(observation)
     for folder in (tmp_path, tmp_path / "lerobot"):
-        np.testing.assert_allclose(
-            load_policy(folder).predict_chunk(observation), expected, atol=1e-4
-        )
+        assert_same_chunk(load_policy(folder).predict_chunk(observation), expected)
 
 
 def test_lerobots_run_folders(exported: Path, tmp_path: Path) -> None:
@@ -470,7 +474,7 @@ def test_the_scripts_take_them(policy: ACTPolicy, exported: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
     observation = random_observation(policy, 1, np.random.default_rng(1))
     found = ACTPolicy.load(tmp_path / "bundle").predict_chunk(observation)
-    np.testing.assert_allclose(found, policy.predict_chunk(observation), atol=1e-4)
+    assert_same_chunk(found, policy.predict_chunk(observation))
     folder = original(tmp_path / "act", arrays())
     done = run_script(f"checkpoint={folder}", f"out={tmp_path / 'out'}")
     assert done.returncode == 2

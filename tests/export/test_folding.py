@@ -12,7 +12,8 @@ from act_policy.export.inputs import batched_inputs
 from act_policy.export.parity import random_observation
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import ImageStatistics
-from tests.export.test_export import make_policy
+from tests.export.test_export import LARGEST_ACTION, make_policy
+from tests.tolerance import RESNET18, network_rounding
 
 KINDS: dict[str, dict[str, Any]] = {
     "pre-norm, groups": {},
@@ -23,6 +24,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "no environment state": {"environment_state": False, "backbone_stages": 4},
     "bottlenecks": {"backbone": "resnet50", "backbone_stages": 2, "backbone_norm": "batch"},
 }
+
+# The deepest of KINDS is a ResNet-18 with a quarter of the channels.
+TOLERANCE_IN_STD = network_rounding(RESNET18 // 4, LARGEST_ACTION)
 
 
 def trained(policy: ACTPolicy) -> ACTPolicy:
@@ -51,8 +55,7 @@ def test_the_same_actions(kind: str) -> None:
     policy = trained(make_policy(**KINDS[kind]))
     before = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
     found, expected = fold_and_predict(policy, 3)
-    # 90 degrees at a scale of 45 leave no finer digits than 2e-7 either way
-    assert np.abs(found - expected).max() < 1e-5
+    assert np.abs(found - expected).max() <= TOLERANCE_IN_STD
     assert np.abs(expected[0] - expected[1]).max() > 1e-3
     assert all(torch.equal(before[name], t) for name, t in policy.state_dict().items())
 
@@ -66,7 +69,7 @@ def test_each_camera_may_have_its_own_statistics() -> None:
     other = ACTPolicy(policy.config, policy.schema, policy.statistics._replace(images=images))
     other.act.load_state_dict(policy.act.state_dict())
     found, expected = fold_and_predict(other.eval(), 2)
-    assert np.abs(found - expected).max() < 1e-5
+    assert np.abs(found - expected).max() <= TOLERANCE_IN_STD
     assert np.abs(expected - fold_and_predict(policy, 2)[1]).max() > 1e-3
 
 
@@ -78,7 +81,9 @@ def test_the_border_of_an_image_is_its_mean() -> None:
     with torch.inference_mode():
         expected = encoder.bn1(encoder.conv1(policy.normalizer.images(image, "left")))
         found = folded.image_encoder.backbone.conv1(folded.centred(image, "left"))
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    # sums of 147 products; unfolded, each pixel is scaled first
+    tolerance = network_rounding(2 * 147, expected.abs().max().item())
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
     assert (found[..., 0, 0] - found[..., 6, 6]).abs().max() > 1e-2
 
 

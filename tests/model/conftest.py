@@ -24,6 +24,9 @@ SMALL: dict[str, Any] = {
     "backbone_norm": "group",
 }
 
+LONGEST_PATH = 2000
+"""Terms summed from image to action: five convolutions of 147 to 288, then sums of 16 to 36."""
+
 
 @pytest.fixture
 def schema() -> Schema:

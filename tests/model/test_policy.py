@@ -17,6 +17,8 @@ from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation, Statistics
+from tests.model.conftest import LONGEST_PATH
+from tests.tolerance import network_rounding, rounding
 
 
 def one(observation: Observation[np.ndarray], index: int) -> Observation[np.ndarray]:
@@ -32,7 +34,8 @@ def test_predict_chunk_takes_what_people_have(
     assert batch.shape == (3, 5, 2)
     assert batch.dtype == np.float32
     single = policy.predict_chunk(one(observation, 1))
-    np.testing.assert_allclose(single, batch[1], atol=1e-4)
+    tolerance = network_rounding(LONGEST_PATH, np.abs(batch).max())
+    np.testing.assert_allclose(single, batch[1], rtol=0, atol=tolerance)
     keys = {f"observation.images.{name}": image for name, image in observation.images.items()}
     keys["observation.state"] = observation.state
     np.testing.assert_array_equal(policy.predict_chunk(keys), batch)
@@ -79,7 +82,8 @@ def test_output_is_in_physical_units(
         policy.act.action_head.bias.copy_(torch.tensor([0.0, 2.0]))
     chunk = policy.predict_chunk(one(observation, 0))
     expected = statistics.action.mean + np.array([0, 2]) * statistics.action.std
-    np.testing.assert_allclose(chunk, np.tile(expected, (5, 1)), rtol=1e-6)
+    tolerance = rounding(3, 70.0)
+    np.testing.assert_allclose(chunk, np.tile(expected, (5, 1)), rtol=0, atol=tolerance)
 
 
 def test_wrong_observations_are_refused(
@@ -225,11 +229,11 @@ torch.hub.load_state_dict_from_url = refuse
 from act_policy import ACTPolicy
 
 given = np.load(sys.argv[1])
-observation = {key: given[key] for key in given.files if key != "chunk"}
+observation = {key: given[key] for key in given.files if key.startswith("observation.")}
 for path in sys.argv[2:]:
     policy = ACTPolicy.load(path)
     error = np.abs(policy.predict_chunk(observation) - given["chunk"]).max()
-    assert error < 1e-5, (path, error)
+    assert error <= given["tolerance"], (path, error)
 print("same actions")
 """
 
@@ -242,9 +246,12 @@ def test_clean_room_load(
     write_run(policy, tmp_path / "run", "best")
     policy.save(tmp_path / "bundle")
     keys = {f"observation.images.{name}": image for name, image in observation.images.items()}
+    chunk = policy.predict_chunk(observation)
     np.savez(
         tmp_path / "given.npz",
-        chunk=policy.predict_chunk(observation),
+        chunk=chunk,
+        # The other process may use another number of threads.
+        tolerance=network_rounding(4 * LONGEST_PATH, np.abs(chunk).max()),
         **keys,
         **{"observation.state": observation.state},
     )

@@ -31,9 +31,10 @@ from tests.parity.lerobot_checkpoints import (
     sample_observation,
     write_case,
 )
+from tests.tolerance import RESNET18, network_rounding
 
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text())
-TOLERANCE = 1e-5
+TOLERANCE = network_rounding(RESNET18)
 
 
 def losses(
