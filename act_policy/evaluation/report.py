@@ -92,7 +92,7 @@ def table(title: str, summaries: Mapping[str, Mapping[str, Any]]) -> Table:
     return made
 
 
-def errors_in_words(errors: Iterable[float]) -> list[str]:
+def format_errors(errors: Iterable[float]) -> list[str]:
     """Errors of one joint, all to the same digit: the fourth of the largest, 1e-6 at the finest."""
     values = list(errors)
     largest = max(values)
@@ -112,7 +112,7 @@ def replay_table(report: Mapping[str, Any]) -> Table:
     for who in errors:
         made.add_column(who.replace("_", " "), justify="right")
     for name, unit in report["units"].items():
-        made.add_row(name, unit, *errors_in_words(f["joints"][name] for f in errors.values()))
+        made.add_row(name, unit, *format_errors(f["joints"][name] for f in errors.values()))
     made.add_row(
         "mean", "std", *(f"{found['normalised']:.3f}" for found in errors.values()), style="bold"
     )

@@ -34,6 +34,11 @@ class EpisodeResult(NamedTuple):
     actions: np.ndarray
     stage: int | None = None
 
+    @property
+    def outcome(self) -> str:
+        """The word for it, as in the names of videos."""
+        return "success" if self.success else "failure"
+
     def __str__(self) -> str:
         return f"seed {self.seed}"
 

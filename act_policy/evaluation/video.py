@@ -97,7 +97,7 @@ def _recorder(
     stride = max(1, round(schema.rate / FRAME_RATE))
 
     def handle(episode: EpisodeResult, alive: Callable[[], None]) -> Path:
-        path = folder / f"seed_{episode.seed}_{'success' if episode.success else 'failure'}.mp4"
+        path = folder / f"seed_{episode.seed}_{episode.outcome}.mp4"
         frames = list(replay_frames(environment, episode, list(sizes), stride, alive))
         write_video(path, frames, schema.rate / stride)
         write_film_strip(path.with_suffix(".png"), frames)

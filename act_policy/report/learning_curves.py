@@ -1,13 +1,14 @@
-"""The curves of a run, from its metrics.csv, as a section of a page."""
+"""The learning curves of a run, from its metrics.csv."""
 
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
-from act_policy.report.page import line_chart, paragraph, row, section
+from act_policy.report.chart import line_chart
 from act_policy.types import Schema
 
 ERROR_PREFIX = "held_out_error/"
@@ -16,21 +17,28 @@ ERROR_PREFIX = "held_out_error/"
 Row = Mapping[str, float]
 
 
+class LearningCurves(NamedTuple):
+    """How far training is, in a sentence, and its charts."""
+
+    says: str
+    charts: list[Markup]
+
+
 def read_metrics(path: Path) -> list[dict[str, float]]:
-    """Read one mapping a logged step; a value that a step does not have is left out."""
+    """Read one mapping per logged step, which leaves out values that the step does not have."""
     with path.open(newline="") as file:
         return [{k: float(v) for k, v in line.items() if v} for line in csv.DictReader(file)]
 
 
-def curves_section(rows: Sequence[Row], schema: Schema) -> Markup:
-    """Losses, errors of each joint in physical units, learning rate and speed over the steps.
+def draw_learning_curves(rows: Sequence[Row], schema: Schema) -> LearningCurves:
+    """Draw losses, errors of each joint in physical units, learning rate and speed over the steps.
 
     Args:
         rows: of metrics.csv.
         schema: of the policy, for the units.
     """
     if not rows:
-        return section("Training", paragraph("Nothing has been logged yet."))
+        return LearningCurves("Nothing has been logged yet.", [])
     last = rows[-1]
     losses = {
         "training batches": _curve(rows, "train_l1"),
@@ -40,23 +48,23 @@ def curves_section(rows: Sequence[Row], schema: Schema) -> Markup:
     losses = {name: curve for name, curve in losses.items() if len(curve[0])}
     charts = [
         line_chart(losses, "step", "L1 / standard deviation", "Losses", log_y=True),
-        *_error_charts(rows, schema),
+        *_draw_errors(rows, schema),
     ]
     for name, unit, title, log_y in (
         ("train_kl", "nats", "KL of the latent", True),
         ("learning_rate", "", "Learning rate", False),
         ("gradient_norm", "", "Gradient norm", True),
-        ("samples_per_second", "", "Samples a second", False),
+        ("samples_per_second", "", "Samples per second", False),
     ):
         curve = _curve(rows, name)
         if len(curve[0]):
             charts.append(line_chart({"": curve}, "step", unit, title, log_y=log_y))
-    said = f"Step {last['step']:.0f} after {last.get('minutes', 0.0):.1f} minutes of training."
-    return section("Training", paragraph(said), row(*charts))
+    says = f"Step {last['step']:.0f} after {last.get('minutes', 0.0):.1f} minutes of training."
+    return LearningCurves(says, charts)
 
 
-def _error_charts(rows: Sequence[Row], schema: Schema) -> list[Markup]:
-    """One chart for all actions of the same unit, as only these can be compared."""
+def _draw_errors(rows: Sequence[Row], schema: Schema) -> list[Markup]:
+    """Draw one chart for all actions of the same unit, as only these can be compared."""
     charts = []
     for unit in dict.fromkeys(schema.action_units):
         names = [

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from act_policy.data.loading.samples import Batch
 from act_policy.errors import UserError
-from act_policy.report.learning_curves import ERROR_PREFIX, curves_section
-from act_policy.report.page import page, write_page
+from act_policy.report.learning_curves import ERROR_PREFIX, draw_learning_curves
+from act_policy.report.page import render_page, write_page
 from act_policy.training.metrics_file import MetricsFile
 from act_policy.training.run_folder import REPORT_FILE
 
@@ -82,10 +82,11 @@ class TrainingReport(lightning.Callback):
         try:
             write_page(
                 path,
-                page(
+                render_page(
+                    "training",
                     f"Training of {folder.name}",
-                    curves_section(rows, module.policy.schema),
-                    refresh_seconds=refresh,
+                    refresh,
+                    curves=draw_learning_curves(rows, module.policy.schema),
                 ),
             )
         except OSError as error:

@@ -18,11 +18,11 @@ from act_policy.data.open import open_dataset
 from act_policy.data.statistics import compute_statistics
 from act_policy.evaluation.evaluate import EvaluationConfig, TrainingDemonstrations, evaluate
 from act_policy.evaluation.moments import Look, even_steps, see_moments
-from act_policy.evaluation.report import errors_in_words
+from act_policy.evaluation.report import format_errors
 from act_policy.evaluation.rollouts import EpisodeResult
-from act_policy.evaluation.sections.chunk_sections import joints
+from act_policy.evaluation.sections.chunk_sections import match_joints
 from act_policy.evaluation.sections.html_report import Background, _asked, _of_every_stage
-from act_policy.evaluation.sections.rollout_sections import failures_section
+from act_policy.evaluation.sections.rollout_sections import group_failures
 from act_policy.sim import aloha_environment_id
 from act_policy.sim.aloha_tasks import stages_in_words
 from act_policy.types import Camera, Schema
@@ -96,17 +96,19 @@ def test_what_is_shown_is_what_the_policy_looked_at() -> None:
 
 def test_joints_are_actions_of_the_same_name_and_unit() -> None:
     states = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
-    np.testing.assert_equal(joints(SCHEMA, states), [[1.0, np.nan], [3.0, np.nan]])
+    np.testing.assert_equal(match_joints(SCHEMA, states), [[1.0, np.nan], [3.0, np.nan]])
     degrees = replace(SCHEMA, action_units=("deg", "rad/s"))
-    assert np.isnan(joints(degrees, states)).all()
+    assert np.isnan(match_joints(degrees, states)).all()
 
 
 def test_failures_say_what_their_stage_means() -> None:
     task = aloha_environment_id("TransferCube")
     failure = EpisodeResult(3, False, 9, np.zeros((9, 14), np.float32), stage=2)
-    section = failures_section([failure], [], stages_in_words(task))
-    assert "reached stage 2, the right gripper has lifted the cube: 1 of 1 episodes" in section
-    assert "reached stage 2: 1 of 1" in failures_section([failure], [], stages_in_words("other"))
+    (group,) = group_failures([failure], [], stages_in_words(task))
+    assert group.reached == "reached stage 2, the right gripper has lifted the cube: "
+    assert group.seeds == [3]
+    (group,) = group_failures([failure], [], stages_in_words("other"))
+    assert group.reached == "reached stage 2: "
 
 
 def test_every_stage_has_failures_to_look_at() -> None:
@@ -120,10 +122,10 @@ def test_every_stage_has_failures_to_look_at() -> None:
 
 
 def test_errors_of_a_joint_end_at_the_same_digit() -> None:
-    assert errors_in_words([0.00231, 0.2871, 7e-21]) == ["0.0023", "0.2871", "0.0000"]
-    assert errors_in_words([12345.6, 1.26]) == ["12346", "1"]
-    assert errors_in_words([2.1e-5, 1.1e-6]) == ["0.000021", "0.000001"]
-    assert errors_in_words([0.0, 0.0]) == ["0", "0"]
+    assert format_errors([0.00231, 0.2871, 7e-21]) == ["0.0023", "0.2871", "0.0000"]
+    assert format_errors([12345.6, 1.26]) == ["12346", "1"]
+    assert format_errors([2.1e-5, 1.1e-6]) == ["0.000021", "0.000001"]
+    assert format_errors([0.0, 0.0]) == ["0", "0"]
 
 
 def test_moments_are_those_of_the_episode(rollout_report: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from act_policy.data.loading.samples import Batch
-from act_policy.report.learning_curves import curves_section, read_metrics
-from act_policy.report.page import page, write_page
+from act_policy.report.learning_curves import draw_learning_curves, read_metrics
+from act_policy.report.page import render_page
 from act_policy.training.report import TrainingReport
 from act_policy.types import Schema
 from tests.browser import headings, opened
@@ -61,8 +61,9 @@ def test_without_held_out_episodes_and_with_nothing_logged(
     run_training(demonstrations, tmp_path, callbacks=[TrainingReport()], held_out_fraction=0.0)
     assert "Losses" in (tmp_path / "report.html").read_text()
     schema: Schema = make_data(demonstrations).schema
-    write_page(tmp_path / "empty.html", page("x", curves_section([], schema)))
-    assert "Nothing has been logged yet" in (tmp_path / "empty.html").read_text()
+    empty = draw_learning_curves([], schema)
+    assert empty.charts == []
+    assert empty.says in render_page("training", "x", curves=empty)
 
 
 @pytest.mark.parametrize("missing", ["gradient_norm", "minutes", "held_out_l1"])
@@ -71,4 +72,5 @@ def test_a_metrics_file_of_an_older_run_can_be_shown(
 ) -> None:
     columns = {"step": 1.0, "minutes": 0.5, "train_l1": 0.3, "held_out_l1": 0.4}
     rows = [{name: value for name, value in columns.items() if name != missing}] * 2
-    assert "Losses" in curves_section(rows, make_data(demonstrations).schema)
+    curves = draw_learning_curves(rows, make_data(demonstrations).schema)
+    assert "Losses" in curves.charts[0]

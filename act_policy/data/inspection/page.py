@@ -1,146 +1,133 @@
-"""An inspection as one HTML page that needs nothing else."""
+"""The HTML page of an inspection."""
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.inspection.camera_looks import CameraLook
-from act_policy.data.inspection.finding import Finding, Verdict
+from act_policy.data.inspection.finding import Finding
 from act_policy.data.inspection.inspect import Inspection
 from act_policy.data.inspection.sentences import advice
 from act_policy.data.inspection.tables import overview, verdict_line
-from act_policy.report.page import (
-    Part,
-    figure,
-    film_strip,
-    line_chart,
-    page,
-    paragraph,
-    row,
-    section,
-    table,
-)
+from act_policy.report.chart import line_chart
+from act_policy.report.page import render_page
+from act_policy.report.pieces import Image, encode_strip, tabulate
 
 MOST_BYTES = 8_000_000
-"""Episodes are shown until the page is so large: a browser and an e-mail still take it."""
+"""Limit of the episodes on a page: a browser still opens it, and an e-mail still takes it."""
 POINTS = 200
-"""Points of a curve; more would not be told apart at its width."""
+"""Most points of a curve; at its width more could not be told apart."""
 LINES = 8
-"""Dimensions in one chart: the page has so many colours."""
+"""Most dimensions in one chart: the page has 8 colours."""
 
 
-_VERDICT = {
-    verdict: Markup('<strong style="color: var(--{})">{}</strong>').format(colour, verdict.value)
-    for verdict, colour in ((Verdict.ERROR, "c5"), (Verdict.WARNING, "c4"), (Verdict.NOTE, "c6"))
-}
-"""Each verdict in its colour: red, ochre, grey."""
+class ShownEpisode(NamedTuple):
+    """One episode on the page; strips: cameras with their encoded images."""
+
+    name: str
+    about: str
+    findings: str
+    strips: list[tuple[str, list[Image]]]
+    charts: list[Markup]
+
+    @property
+    def size(self) -> int:
+        """Bytes on the page, about."""
+        images = sum(len(image.uri) for _, strip in self.strips for image in strip)
+        return images + sum(map(len, self.charts))
 
 
 def inspection_page(inspection: Inspection) -> str:
     """Lay out findings, schema, statistics and some episodes with film strips and curves."""
     dataset = inspection.dataset
-    parts: list[Part] = [_findings(inspection)]
-    if dataset is not None:
-        parts += [_schema(dataset), _dimensions(inspection), _lengths(dataset)]
-        parts += _episodes(inspection, dataset, MOST_BYTES - sum(map(len, parts)))
-    return page(f"Demonstrations in {inspection.folder.resolve().name}", *parts)
-
-
-def _findings(inspection: Inspection) -> Part:
-    rows = [
-        (_VERDICT[f.verdict], f.kind.value, inspection.sentence(f), advice(f))
-        for f in inspection.findings
-    ]
-    return section(
-        "Findings",
-        paragraph(f"{inspection.folder}: {verdict_line(inspection)}."),
-        *([table(("verdict", "what", "found", "what to do"), rows)] if rows else []),
+    return render_page(
+        "inspection",
+        f"Demonstrations in {inspection.folder.resolve().name}",
+        folder=inspection.folder,
+        verdict=verdict_line(inspection),
+        findings=[
+            (f.verdict, f.kind.value, inspection.sentence(f), advice(f))
+            for f in inspection.findings
+        ],
+        **({"overview": None} if dataset is None else _describe(inspection, dataset)),
     )
 
 
-def _schema(dataset: DemonstrationDataset) -> Part:
+def _describe(inspection: Inspection, dataset: DemonstrationDataset) -> dict[str, Any]:
+    """Values of the sections that need a dataset that can be read."""
     cameras = [(c.name, f"{c.height}", f"{c.width}") for c in dataset.schema.cameras]
-    return section(
-        "Schema",
-        row(
-            table(("demonstrations", ""), overview(dataset)),
-            table(("camera", "height", "width"), cameras),
-        ),
-    )
-
-
-def _dimensions(inspection: Inspection) -> Part:
     head = ("field", "name", "unit", "mean", "std", "min", "max", "remark")
-    return section("Ranges and statistics", table(head, [tuple(d) for d in inspection.dimensions]))
-
-
-def _lengths(dataset: DemonstrationDataset) -> Part:
-    """How many steps each episode has, in their order."""
     steps = (np.arange(dataset.episode_count), dataset.lengths)
-    chart = line_chart({"steps": steps}, "episode", "steps", size=(900, 180))
-    return section("Length of the episodes", chart)
+    episodes = _show_episodes(inspection, dataset)
+    return {
+        "overview": tabulate(("demonstrations", ""), overview(dataset)),
+        "cameras": tabulate(("camera", "height", "width"), cameras),
+        "dimensions": tabulate(head, inspection.dimensions),
+        "lengths": line_chart({"steps": steps}, "episode", "steps", size=(900, 180)),
+        "episodes": episodes,
+        "episode_count": dataset.episode_count,
+        "spread": len(episodes) == len(inspection.shown) < dataset.episode_count,
+    }
 
 
-def _episodes(
-    inspection: Inspection, dataset: DemonstrationDataset, most_bytes: int
-) -> Iterator[Part]:
-    """Some episodes in full, as many as fit."""
+def _show_episodes(inspection: Inspection, dataset: DemonstrationDataset) -> list[ShownEpisode]:
+    """Lay out some episodes in full, as many as fit."""
     looks: dict[int, list[CameraLook]] = {episode: [] for episode in inspection.shown}
-    for seen in inspection.looks:
-        looks[seen.episode].append(seen)
-    made: list[Part] = []
+    for look in inspection.looks:
+        looks[look.episode].append(look)
+    shown: list[ShownEpisode] = []
+    size = 0
     for episode, of_episode in looks.items():
-        part = _episode(inspection, dataset, episode, of_episode)
-        if made and sum(map(len, made)) + len(part) > most_bytes:
+        one = _show_episode(inspection, dataset, episode, of_episode)
+        size += one.size
+        if shown and size > MOST_BYTES:
             break
-        made.append(part)
-    count = dataset.episode_count
-    said = f"{len(made)} of {count} are shown in full"
-    if len(made) == len(looks) < count:
-        said += ", spread over all but for those that warnings name"
-    said += ". Images are shrunk, curves keep their lowest and highest values."
-    yield section("Episodes", paragraph(said))
-    yield from made
+        shown.append(one)
+    return shown
 
 
-def _episode(
+def _show_episode(
     inspection: Inspection, dataset: DemonstrationDataset, episode: int, looks: list[CameraLook]
-) -> Part:
+) -> ShownEpisode:
     schema = dataset.schema
     seconds = dataset.lengths[episode] / schema.rate
-    concerned = [f for f in inspection.findings if episode in f.episodes]
     about = [f"{dataset.lengths[episode]} steps, {seconds:.2f} s", dataset.instructions[episode]]
-    parts: list[Part] = [paragraph(". ".join(filter(None, about)))]
-    if concerned:
-        parts.append(paragraph("Findings: " + _kinds(concerned)))
-    for seen in looks:
-        labels = [f"{step / schema.rate:.2f} s" for step in seen.steps]
-        if seen.images:
-            parts.append(figure(film_strip(seen.images, labels), f"camera {seen.camera}"))
-        else:
-            parts.append(paragraph(f"camera {seen.camera}: no image can be decoded"))
-    charts = [
-        *_charts("state", dataset.state(episode), schema.state_names, schema.rate),
-        *_charts("action", dataset.action(episode), schema.action_names, schema.rate),
-    ]
-    return section(dataset.episode_names[episode], *parts, row(*charts))
+    return ShownEpisode(
+        dataset.episode_names[episode],
+        ". ".join(filter(None, about)),
+        _join_kinds([f for f in inspection.findings if episode in f.episodes]),
+        [
+            (
+                look.camera,
+                encode_strip(look.images, [f"{step / schema.rate:.2f} s" for step in look.steps])
+                if look.images
+                else [],
+            )
+            for look in looks
+        ],
+        [
+            *_draw("state", dataset.state(episode), schema.state_names, schema.rate),
+            *_draw("action", dataset.action(episode), schema.action_names, schema.rate),
+        ],
+    )
 
 
-def _kinds(findings: list[Finding]) -> str:
+def _join_kinds(findings: list[Finding]) -> str:
     return ", ".join(dict.fromkeys(f"{f.kind} ({f.verdict})" for f in findings))
 
 
-def _charts(field: str, values: np.ndarray, names: tuple[str, ...], rate: float) -> Iterator[Part]:
+def _draw(field: str, values: np.ndarray, names: tuple[str, ...], rate: float) -> Iterator[Markup]:
     for first in range(0, len(names), LINES):
         shown = range(first, min(first + LINES, len(names)))
-        curves = {names[i]: _thinned(values[:, i], rate) for i in shown}
+        curves = {names[i]: _thin(values[:, i], rate) for i in shown}
         yield line_chart(curves, "seconds", field, size=(540, 220))
 
 
-def _thinned(values: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds and values of a curve, the lowest and the highest of each part where it is long."""
+def _thin(values: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray]:
+    """Keep the lowest and highest value of each part of a long curve; return seconds, values."""
     if len(values) <= POINTS:
         kept = np.arange(len(values))
     else:

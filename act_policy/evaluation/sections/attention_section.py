@@ -1,13 +1,12 @@
-"""What action queries read, as a section of a page."""
+"""Shares of attention and their heat maps, as values for the report's template."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 
 from act_policy.evaluation.sections.heat_map import AttentionShares, enlarged, overlay
-from act_policy.report.page import details, figure, image, paragraph, row, section, table
+from act_policy.report.pieces import Image, Table, encode_image, tabulate
 from act_policy.types import Observation
 
 TILE = 104
@@ -22,49 +21,57 @@ class Moment(NamedTuple):
     reading: AttentionShares
 
 
-def attention_section(moments: Sequence[Moment]) -> Markup:
-    """Shares of what the first, middle and last action query read; heat maps for each head."""
+class HeadMaps(NamedTuple):
+    """The shares of each head, and per camera the captioned images that show where they lie."""
+
+    summary: str
+    table: Table
+    cameras: list[list[tuple[Image, str]]]
+
+
+class Attention(NamedTuple):
+    """Shares of what the first, middle and last action query read; maps of each head."""
+
+    chunk_length: int
+    table: Table
+    maps: list[HeadMaps]
+
+
+def show_attention(moments: Sequence[Moment]) -> Attention:
+    """Lay out shares and heat maps of the first, middle and last action query."""
     chunk_length = next(iter(moments[0].reading.vectors.values())).shape[1]
     queries = sorted({0, chunk_length // 2, chunk_length - 1})
-    shares = list(moments[0].reading.shares())
-    rows = [
-        [moment.says, query + 1, *(f"{share[:, query].mean():.1%}" for share in found.values())]
-        for moment in moments
-        for found in [moment.reading.shares()]
-        for query in queries
-    ]
-    return section(
-        "Attention",
-        paragraph(
-            "What the queries of the last decoder block read, as shares of the whole; an action "
-            f"is numbered from 1 to {chunk_length}, its place in the chunk. On the images each "
-            "head's brightest place is the one that it reads most; the less it reads of a camera "
-            "in all, the fainter the colours."
-        ),
-        table(["", "action", *shares], rows),
-        *(
-            details(f"{moment.says}, action {query + 1}", _maps(moment, query), unfolded=first)
-            for index, moment in enumerate(moments)
+    rows = []
+    for moment in moments:
+        shares = moment.reading.shares().values()
+        rows += [
+            [moment.says, query + 1, *(f"{share[:, query].mean():.1%}" for share in shares)]
             for query in queries
-            for first in [index == 0 and query == 0]
-        ),
+        ]
+    return Attention(
+        chunk_length,
+        tabulate(["", "action", *moments[0].reading.shares()], rows),
+        [_show_heads(moment, query) for moment in moments for query in queries],
     )
 
 
-def _maps(moment: Moment, query: int) -> Markup:
-    """The shares of all heads and of each; then where in each camera's image they lie."""
+def _show_heads(moment: Moment, query: int) -> HeadMaps:
+    """Lay out the mean over the heads, then each head."""
 
-    def of_heads(values: np.ndarray) -> np.ndarray:
+    def mean_and_each(values: np.ndarray) -> np.ndarray:
         return np.concatenate([values[:, query].mean(axis=0)[None], values[:, query]])
 
     shares = moment.reading.shares()
     heads = ["all heads", *(f"head {i + 1}" for i in range(len(shares["state"])))]
-    said = [[read, *(f"{one:.0%}" for one in of_heads(share))] for read, share in shares.items()]
-    rows = [table(["", *heads], said)]
+    rows = [
+        [name, *(f"{one:.0%}" for one in mean_and_each(share))] for name, share in shares.items()
+    ]
+    cameras = []
     for camera, maps in moment.reading.maps.items():
-        seen = np.asarray(moment.observation.images[camera])
-        tiles = [figure(image(enlarged(seen, TILE), f"camera {camera}"), camera)]
-        for head, places in zip(heads, of_heads(maps), strict=True):
-            tiles.append(figure(image(overlay(seen, places, TILE), f"{camera}, {head}"), head))
-        rows.append(row(*tiles))
-    return Markup("\n").join(rows)
+        pixels = np.asarray(moment.observation.images[camera])
+        tiles = [(encode_image(enlarged(pixels, TILE), f"camera {camera}"), camera)]
+        for head, cells in zip(heads, mean_and_each(maps), strict=True):
+            tiles.append((encode_image(overlay(pixels, cells, TILE), f"{camera}, {head}"), head))
+        cameras.append(tiles)
+    summary = f"{moment.says}, action {query + 1}"
+    return HeadMaps(summary, tabulate(["", *heads], rows), cameras)

@@ -1,17 +1,20 @@
-"""Predicted chunks beside what was done, and open-loop errors, as sections of a page."""
+"""Charts of predicted chunks and open-loop errors, as values for the report's template."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
 from act_policy.evaluation.open_loop import POLICY, Chunk, OpenLoop
-from act_policy.evaluation.report import errors_in_words
-from act_policy.report.page import details, line_chart, paragraph, row, section, table
+from act_policy.evaluation.report import format_errors
+from act_policy.report.chart import line_chart
+from act_policy.report.pieces import Table, tabulate
 from act_policy.types import Schema
 
 CHART = (275, 190)
-"""Four beside each other."""
+"""Width and height in pixels; four fit beside each other."""
 EXECUTED, MEASURED = "executed", "measured"
 """Actions that were carried out, and what the joints then did."""
 
@@ -19,10 +22,36 @@ LEAST_SPAN = 0.02
 """Of an axis of actions or errors, in any unit: smaller differences move no arm."""
 
 
-def chunk_charts(
+class EpisodeChunks(NamedTuple):
+    """Charts of one episode and the words before them."""
+
+    says: str
+    charts: list[Markup]
+
+
+class ErrorsShown(NamedTuple):
+    """Open-loop errors.
+
+    says, folder: which episodes were scored, and where they are.
+    held: a predicate, how holding still acts.
+    pool: demonstrations among which the nearest is sought; None where it is not.
+    table: errors of each action, of the policy and the baselines.
+    charts: errors over the horizon, one per action.
+    """
+
+    chunk_count: int
+    says: str
+    folder: Path
+    held: str
+    pool: str | None
+    table: Table
+    charts: list[Markup]
+
+
+def draw_chunks(
     schema: Schema, lines: Mapping[str, np.ndarray], chunks: Mapping[int, np.ndarray]
-) -> Markup:
-    """One chart an action: whole lines, and the predicted chunks from the step of each on.
+) -> list[Markup]:
+    """Draw one chart per action: whole lines, and each predicted chunk from its step on.
 
     Args:
         schema: names and units.
@@ -44,13 +73,15 @@ def chunk_charts(
             if np.isfinite(line[:, i]).any()
         }
         charts.append(
-            line_chart(curves, "step", "", named(name, unit), CHART, False, LEAST_SPAN, broad)
+            line_chart(
+                curves, "step", "", label_action(name, unit), CHART, False, LEAST_SPAN, broad
+            )
         )
-    return row(*charts)
+    return charts
 
 
-def joints(schema: Schema, states: np.ndarray) -> np.ndarray:
-    """Of states (T, s) those that are actions too, by name and unit, NaN for the others: (T, a)."""
+def match_joints(schema: Schema, states: np.ndarray) -> np.ndarray:
+    """Order states (T, s) as actions of the same name and unit, (T, a); NaN where there is none."""
     columns = {
         state: i for i, state in enumerate(zip(schema.state_names, schema.state_units, strict=True))
     }
@@ -61,65 +92,64 @@ def joints(schema: Schema, states: np.ndarray) -> np.ndarray:
     return found
 
 
-def closest(executed: np.ndarray, demonstrations: Sequence[np.ndarray]) -> np.ndarray:
-    """The demonstration (T, a) whose actions differ least from those executed (t, a).
+def find_closest(executed: np.ndarray, demonstrations: Sequence[np.ndarray]) -> np.ndarray:
+    """Find the demonstration (T, a) whose actions differ least from those executed (t, a).
 
-    Compared step by step as far as both go, each action in its standard deviations.
+    They are compared step by step up to the end of the shorter one, in standard deviations.
     """
     scale = np.concatenate(demonstrations).std(axis=0).clip(min=1e-6)
 
     def difference(demonstration: np.ndarray) -> float:
         steps = min(len(executed), len(demonstration))
-        apart = np.abs(executed[:steps] - demonstration[:steps]) / scale
-        return float(apart.mean())
+        distance = np.abs(executed[:steps] - demonstration[:steps]) / scale
+        return float(distance.mean())
 
     return min(demonstrations, key=difference)
 
 
-def open_loop_section(result: OpenLoop) -> Markup:
-    """Errors a joint beside the baselines', then over the horizon."""
+def show_errors(result: OpenLoop) -> ErrorsShown:
+    """Lay out the errors of each joint beside those of the baselines, then over the horizon."""
     schema = result.schema
     rows = [
-        [name, unit or "-", *errors_in_words(result.of_joints(who)[i] for who in result.errors)]
+        [name, unit or "-", *format_errors(result.of_joints(who)[i] for who in result.errors)]
         for i, (name, unit) in enumerate(zip(schema.action_names, schema.action_units, strict=True))
     ]
     rows.append(
         ["mean of error / standard deviation", "-"]
         + [f"{result.normalised(who):.3f}" for who in result.errors]
     )
+    predictors = {
+        who: "policy" if who == POLICY else who.replace("_", " ") for who in result.errors
+    }
+    horizon = np.arange(1, len(result.counts) + 1)
     charts = []
     for i, (name, unit) in enumerate(zip(schema.action_names, schema.action_units, strict=True)):
-        horizon = np.arange(1, len(result.counts) + 1)
-        curves = {words(who): (horizon, errors[:, i]) for who, errors in result.errors.items()}
-        charts.append(
-            line_chart(curves, "steps ahead", "", named(name, unit), CHART, least_span=LEAST_SPAN)
-        )
-    return section(
-        "Open-loop error",
-        paragraph(
-            f"Mean absolute difference between the actions demonstrated and those predicted from "
-            f"what was observed, over {len(result.chunks)} chunks of {result.says} "
-            f"(in {result.dataset.folder}). {holding_still(result)}{nearest(result)}"
-        ),
-        table(["action", "unit", *(words(who) for who in result.errors)], rows),
-        details("Error over the horizon", row(*charts), unfolded=True),
+        curves = {predictors[who]: (horizon, errors[:, i]) for who, errors in result.errors.items()}
+        title = label_action(name, unit)
+        charts.append(line_chart(curves, "steps ahead", "", title, CHART, least_span=LEAST_SPAN))
+    return ErrorsShown(
+        len(result.chunks),
+        result.says,
+        result.dataset.folder,
+        describe_holding_still(result),
+        result.pool,
+        tabulate(["action", "unit", *predictors.values()], rows),
+        charts,
     )
 
 
-def open_loop_chunks_section(result: OpenLoop) -> Markup:
-    """Of the first scored episode what was demonstrated, measured and predicted."""
+def show_demonstrated_chunks(result: OpenLoop) -> EpisodeChunks:
+    """Draw what was demonstrated, measured and predicted in the first scored episode."""
     episode = result.episodes[0]
     states, actions = result.dataset.state(episode), result.dataset.action(episode)
-    lines = {"demonstrated": actions, MEASURED: joints(result.schema, states)}
-    return section(
-        "Predicted chunks and a demonstration",
-        paragraph(f"Episode {result.dataset.episode_names[episode]}."),
-        chunk_charts(result.schema, lines, apart(result.chunks, episode)),
-    )
+    lines = {"demonstrated": actions, MEASURED: match_joints(result.schema, states)}
+    chunks = choose_apart(result.chunks, episode)
+    name = result.dataset.episode_names[episode]
+    return EpisodeChunks(f"Episode {name}.", draw_chunks(result.schema, lines, chunks))
 
 
-def apart(chunks: Sequence[Chunk], episode: int) -> dict[int, np.ndarray]:
-    """Step -> chunk of those predictions of an episode that do not overlap."""
+def choose_apart(chunks: Sequence[Chunk], episode: int) -> dict[int, np.ndarray]:
+    """Choose predictions of an episode that do not overlap: step -> chunk."""
     chosen: dict[int, np.ndarray] = {}
     end = 0
     for chunk in chunks:
@@ -129,29 +159,17 @@ def apart(chunks: Sequence[Chunk], episode: int) -> dict[int, np.ndarray]:
     return chosen
 
 
-def holding_still(result: OpenLoop) -> str:
-    """Say what holding still repeats."""
+def describe_holding_still(result: OpenLoop) -> str:
+    """Say what holding still repeats, after these two words."""
     kinds = set(result.held.values())
     if kinds == {"state"}:
-        return "Holding still keeps every joint where it is. "
+        return "keeps every joint where it is"
     if kinds == {"last action"}:
-        return "Holding still repeats the last action, as no action is a state by name and unit. "
+        return "repeats the last action, as no state has the name and unit of an action"
     repeated = ", ".join(name for name, kind in result.held.items() if kind != "state")
-    return f"Holding still keeps every joint where it is and repeats the last {repeated}. "
+    return f"keeps every joint where it is and repeats the last {repeated}"
 
 
-def nearest(result: OpenLoop) -> str:
-    """Say among what the nearest demonstration is sought."""
-    if result.pool is None:
-        return ""
-    return f"The nearest demonstration is the one of the most similar state among {result.pool}."
-
-
-def words(who: str) -> str:
-    """As it is called on the page."""
-    return "policy" if who == POLICY else who.replace("_", " ")
-
-
-def named(name: str, unit: str) -> str:
-    """Name with unit."""
+def label_action(name: str, unit: str) -> str:
+    """Join name and unit, where there is one."""
     return f"{name} ({unit})" if unit else name

@@ -1,4 +1,4 @@
-"""report.html of an evaluation: all there is to look at, in one file."""
+"""report.html of an evaluation: everything to look at, in one file."""
 
 import json
 import shlex
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
@@ -18,42 +17,43 @@ from act_policy.evaluation.moments import Look, Seen, even_steps, see_moments
 from act_policy.evaluation.open_loop import OpenLoop
 from act_policy.evaluation.report import warnings
 from act_policy.evaluation.rollouts import Environment, EpisodeResult
-from act_policy.evaluation.sections.attention_section import Moment, attention_section
+from act_policy.evaluation.sections.attention_section import Attention, Moment, show_attention
 from act_policy.evaluation.sections.chunk_sections import (
     EXECUTED,
     MEASURED,
-    chunk_charts,
-    closest,
-    joints,
-    open_loop_chunks_section,
-    open_loop_section,
+    EpisodeChunks,
+    draw_chunks,
+    find_closest,
+    match_joints,
+    show_demonstrated_chunks,
+    show_errors,
 )
 from act_policy.evaluation.sections.heat_map import write_attention_image
 from act_policy.evaluation.sections.rollout_sections import (
-    failures_section,
-    films_section,
-    outcome,
-    success_section,
+    group_failures,
+    show_films,
+    show_success,
 )
-from act_policy.report.learning_curves import curves_section, read_metrics
-from act_policy.report.page import film_strip, page, paragraph, section, table, write_page
+from act_policy.report.learning_curves import draw_learning_curves, read_metrics
+from act_policy.report.page import render_page, write_page
+from act_policy.report.pieces import encode_strip, tabulate
 from act_policy.sim.aloha_tasks import stages_in_words
 from act_policy.types import Observation
 
 REPORT_FILE, ATTENTION_FILE, FILM_STRIP_FILE = "report.html", "attention.png", "film_strip.png"
 STRIPS = 24
-"""At most so many failures are shown."""
+"""Most failures that are shown."""
 STRIP_HEIGHT = 136
-"""Of their images in pixels."""
+"""Height of their images in pixels."""
 MOMENTS = 4
-"""At most so many of an episode's looks show what the policy attends to."""
+"""Most moments of an episode that show what the policy attends to."""
 CHUNKS = 8
-"""At most so many predicted chunks of an episode are shown."""
+"""Most predicted chunks of an episode that are shown."""
 
 
 @dataclass(frozen=True)
 class Background:
-    """What a report shows beside the evaluation itself, each None where it is not at hand.
+    """What a report shows beside the evaluation itself; each is None where it is not available.
 
     metrics: metrics.csv of the training run.
     score: policy -> its errors on demonstrations that it was not trained on.
@@ -83,9 +83,9 @@ def write_rollout_report(
         results: its episodes.
         filmed: those of them in videos/.
         demonstrations: actions (T, a) of those it was trained on; may be empty.
-        build: (schema, sizes) -> environment, to see moments again.
+        build: (schema, sizes) -> environment, to render moments again.
         workers: number of processes.
-        background: what else is at hand.
+        background: what else the report shows.
     """
     failures = _of_every_stage([result for result in results if not result.success])[:STRIPS]
     successes = [result for result in results if result.success]
@@ -105,27 +105,24 @@ def write_rollout_report(
     moments = {f"{chosen[0]}, step {step}": seen[0].moments[step] for step in attended}
     summaries = {"policy": report, **report["baselines"]}
     open_loop = None if background.score is None else background.score(policy)
+    strips_seen = list(zip(failures, seen[len(views) :], strict=True))
     _write(
         out,
+        "rollout",
         f"{report['task']}: {report['success_rate']:.1%} of {len(results)} episodes",
-        [
-            success_section(summaries, warnings(report)),
-            films_section(out / "videos", filmed, len(policy.schema.cameras)),
-            failures_section(
-                results,
-                list(zip(failures, seen[len(views) :], strict=True)),
-                stages_in_words(report["task"]),
-            ),
-            _chunks(policy, chosen, asked, seen[: len(views)], demonstrations),
-            *_attention(out, moments, policy),
-            *([] if open_loop is None else [open_loop_section(open_loop)]),
-        ],
         policy,
         report,
         background.metrics,
+        success=show_success(summaries, warnings(report)),
+        films=show_films(out / "videos", filmed, len(policy.schema.cameras)),
+        failures=group_failures(results, strips_seen, stages_in_words(report["task"])),
+        episode_count=len(results),
+        chunks=_show_chunks(policy, chosen, asked, seen[: len(views)], demonstrations),
+        attention=_show_attention(out, moments, policy),
+        open_loop=None if open_loop is None else show_errors(open_loop),
     )
     if filmed:
-        strip = f"seed_{filmed[0].seed}_{outcome(filmed[0])}.png"
+        strip = f"seed_{filmed[0].seed}_{filmed[0].outcome}.png"
         shutil.copyfile(out / "videos" / strip, out / FILM_STRIP_FILE)
 
 
@@ -148,52 +145,51 @@ def write_replay_report(
         for step in steps
     }
     strips = [
-        film_strip(
+        encode_strip(
             [observed[step].images[name] for step in steps],
             [f"step {step}" for step in steps],
             scale=STRIP_HEIGHT / observed[0].images[name].shape[0],
         )
         for name in cameras
     ]
-    name = dataset.episode_names[episode]
     moments = {f"step {step}": observed[step] for step in steps[:MOMENTS]}
     _write(
         out,
+        "replay",
         f"Open loop on {dataset.folder.name}",
-        [
-            open_loop_section(result),
-            section("The demonstration", paragraph(f"Episode {name}."), *strips),
-            open_loop_chunks_section(result),
-            *_attention(out, moments, policy),
-        ],
         policy,
         report,
         metrics,
+        open_loop=show_errors(result),
+        episode=dataset.episode_names[episode],
+        strips=strips,
+        chunks=[show_demonstrated_chunks(result)],
+        attention=_show_attention(out, moments, policy),
     )
 
 
-def _chunks(
+def _show_chunks(
     policy: ChunkPolicy,
     episodes: Sequence[EpisodeResult],
     asked: Sequence[Sequence[int]],
     seen: Sequence[Seen],
     demonstrations: Sequence[np.ndarray],
-) -> Markup:
-    """What the policy predicted at some steps of some episodes."""
-    parts: list[Markup] = []
-    for one, steps, found in zip(episodes, asked, seen, strict=True):
-        chunks = {step: policy.predict_chunk(found.moments[step]) for step in steps}
+) -> list[EpisodeChunks]:
+    """Predict chunks at some steps of some episodes and draw them beside what was executed."""
+    shown = []
+    for one, steps, (states, moments) in zip(episodes, asked, seen, strict=True):
+        chunks = {step: policy.predict_chunk(moments[step]) for step in steps}
         lines = {EXECUTED: one.actions}
         if demonstrations:
-            lines["closest demonstration"] = closest(one.actions, demonstrations)
-        lines[MEASURED] = joints(policy.schema, found.states)
-        parts.append(paragraph(f"{one}, {outcome(one)} after {one.steps} steps:"))
-        parts.append(chunk_charts(policy.schema, lines, chunks))
-    return section("Predicted chunks, executed and demonstrated actions", *parts)
+            lines["closest demonstration"] = find_closest(one.actions, demonstrations)
+        lines[MEASURED] = match_joints(policy.schema, states)
+        says = f"{one}, {one.outcome} after {one.steps} steps:"
+        shown.append(EpisodeChunks(says, draw_chunks(policy.schema, lines, chunks)))
+    return shown
 
 
 def _of_every_stage(failures: Sequence[EpisodeResult]) -> list[EpisodeResult]:
-    """The first of each stage, then the second of each, and so on."""
+    """Order failures: the first of each stage, then the second of each, and so on."""
     earlier: Counter[int | None] = Counter()
     ranks = []
     for failure in failures:
@@ -203,48 +199,48 @@ def _of_every_stage(failures: Sequence[EpisodeResult]) -> list[EpisodeResult]:
 
 
 def _asked(episode: EpisodeResult, every: int, count: int) -> list[int]:
-    """At most `count` of the steps, `every` so many, at which the policy was asked."""
+    """Choose at most `count` of the steps, one in `every`, at which the policy was asked."""
     steps = range(0, episode.steps, every)
     return [steps[i] for i in even_steps(len(steps) - 1, count)]
 
 
-def _attention(
+def _show_attention(
     out: Path, moments: Mapping[str, Observation[np.ndarray]], policy: ChunkPolicy
-) -> list[Markup]:
-    """The section on attention, and attention.png; nothing for a network that hides it."""
-    if not hasattr(policy, "act"):  # an ONNX file, for which there may be no torch either
-        return []
+) -> Attention | None:
+    """Read attention and write attention.png; None for a network that hides its attention."""
+    if not hasattr(policy, "act"):  # an ONNX file; torch may not be installed either
+        return None
     from act_policy.evaluation.sections.attention import read_attention
 
     observations = list(moments.values())
     readings = read_attention(policy, observations)  # type: ignore[arg-type]
     write_attention_image(out / ATTENTION_FILE, observations, readings)
-    return [
-        attention_section(
-            [Moment(*parts) for parts in zip(moments, observations, readings, strict=True)]
-        )
-    ]
+    return show_attention(
+        [Moment(*parts) for parts in zip(moments, observations, readings, strict=True)]
+    )
 
 
 def _write(
     out: Path,
+    template: str,
     title: str,
-    sections: Sequence[Markup],
     policy: ChunkPolicy,
     report: Mapping[str, Any],
     metrics: Path | None,
+    **values: Any,
 ) -> None:
-    curves = []
+    curves = None
     if metrics is not None and metrics.is_file():
-        curves.append(curves_section(read_metrics(metrics), policy.schema))
+        curves = draw_learning_curves(read_metrics(metrics), policy.schema)
     made_with = {**report["checkpoint"], **report.get("settings", {}), **report["versions"]}
+    made_with["command"] = shlex.join(made_with["command"])
     rows = [
         [name.replace("_", " "), value if isinstance(value, str) else json.dumps(value)]
-        for name, value in (made_with | {"command": shlex.join(made_with["command"])}).items()
+        for name, value in made_with.items()
     ]
     path = out / REPORT_FILE
+    page = render_page(template, title, curves=curves, made_with=tabulate(["", ""], rows), **values)
     try:
-        last = section("Made with", table(["", ""], rows))
-        write_page(path, page(title, *sections, *curves, last))
+        write_page(path, page)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from None

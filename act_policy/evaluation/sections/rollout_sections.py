@@ -1,8 +1,8 @@
-"""What rollouts showed, as sections of a page: success, films, failures."""
+"""Success rates, films and failures of rollouts, as values for the report's template."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -10,100 +10,86 @@ from act_policy.evaluation.moments import Seen
 from act_policy.evaluation.report import SUCCESS_COLUMNS, success_row
 from act_policy.evaluation.rollouts import EpisodeResult
 from act_policy.evaluation.video import side_by_side
-from act_policy.report.page import (
-    details,
-    figure,
-    film_strip,
-    paragraph,
-    row,
-    section,
-    table,
-    video,
-)
+from act_policy.report.pieces import Image, Table, Video, encode_strip, encode_video, tabulate
 
 Summaries = Mapping[str, Mapping[str, Any]]
-"""Policy or baseline -> what `summarise` says of it."""
+"""Policy or baseline -> its `summarise`."""
 
 
-def success_section(summaries: Summaries, warnings: Sequence[str]) -> Markup:
-    """Success rates with their intervals, the policy's first."""
-    baselines = paragraph(
-        "Beside the policy stands what it must clearly beat: the same policy shown black images, "
-        "and the actions of a demonstration, whatever is seen."
-    )
-    return section(
-        "Success",
-        *([baselines] if len(summaries) > 1 else []),
-        _interval_chart(summaries),
-        table(
-            ["", *SUCCESS_COLUMNS],
-            [success_row(name, summary) for name, summary in summaries.items()],
-        ),
-        *(paragraph(warning) for warning in warnings),
-    )
+class Success(NamedTuple):
+    """Success rates of the policy and its baselines."""
+
+    has_baselines: bool
+    chart: Markup
+    table: Table
+    warnings: Sequence[str]
 
 
-def films_section(folder: Path, filmed: Sequence[EpisodeResult], cameras: int) -> Markup:
-    """The filmed episodes, to be played; so many cameras stand side by side in each."""
-    if not filmed:
-        return section("Rollouts", paragraph("None was filmed (videos=0)."))
-    films = [
-        figure(
-            video(folder / f"seed_{one.seed}_{outcome(one)}.mp4", width=320 * cameras),
-            f"{one}: {outcome(one)} after {one.steps} steps",
+class FailureGroup(NamedTuple):
+    """Failures that reached the same stage of reward.
+
+    reached: which stage, in words, before their number; empty where the task has no stages.
+    seeds: of all of them.
+    strips: (episode, its images) of those that are shown.
+    """
+
+    reached: str
+    seeds: list[int]
+    strips: list[tuple[EpisodeResult, list[Image]]]
+
+
+def show_success(summaries: Summaries, warnings: Sequence[str]) -> Success:
+    """Lay out success rates with their intervals, the policy's first."""
+    rows = [success_row(name, summary) for name, summary in summaries.items()]
+    table = tabulate(["", *SUCCESS_COLUMNS], rows)
+    return Success(len(summaries) > 1, _interval_chart(summaries), table, warnings)
+
+
+def show_films(folder: Path, filmed: Sequence[EpisodeResult], cameras: int) -> list[Video]:
+    """Encode the filmed episodes, in each of which `cameras` images stand side by side."""
+    return [
+        encode_video(
+            folder / f"seed_{one.seed}_{one.outcome}.mp4",
+            320 * cameras,
+            f"{one}: {one.outcome} after {one.steps} steps",
         )
         for one in filmed
     ]
-    return section("Rollouts", row(*films))
 
 
-def failures_section(
+def group_failures(
     results: Sequence[EpisodeResult],
     strips: Sequence[tuple[EpisodeResult, Seen]],
     stages: Sequence[str],
-) -> Markup:
-    """Failures by the stage of reward that they reached, with film strips.
+) -> list[FailureGroup]:
+    """Group failures by the stage of reward that they reached, with film strips.
 
     Args:
         results: of the policy, all.
-        strips: the failures that were looked at, and what was seen.
+        strips: failures that were replayed, and their moments.
         stages: in words; may be empty.
     """
     failures = [result for result in results if not result.success]
-    if not failures:
-        return section("Failures", paragraph(f"None in {len(results)} episodes."))
-    parts: list[Markup] = []
+    groups = []
     for stage in sorted({one.stage for one in failures}, key=lambda stage: stage or 0):
-        group = [one for one in failures if one.stage == stage]
-        shown = [(one, seen) for one, seen in strips if one.stage == stage]
-        reached = "" if stage is None else f"reached stage {stage}: "
-        if stage is not None and stages:
-            reached = f"reached stage {stage}, {stages[stage]}: "
-        seeds = ", ".join(str(one.seed) for one in group)
-        summary = f"{reached}{len(group)} of {len(results)} episodes"
-        more = [] if len(shown) == len(group) else [f" {len(shown)} of them are shown."]
-        strip_parts = [
-            figure(
-                film_strip(
-                    [side_by_side(one.images, list(one.images)) for one in seen.moments.values()],
-                    [f"step {step}" for step in seen.moments],
-                ),
-                str(episode),
+        meaning = f", {stages[stage]}" if stage is not None and stages else ""
+        groups.append(
+            FailureGroup(
+                "" if stage is None else f"reached stage {stage}{meaning}: ",
+                [one.seed for one in failures if one.stage == stage],
+                [(one, _encode_moments(seen)) for one, seen in strips if one.stage == stage],
             )
-            for episode, seen in shown
-        ]
-        text = paragraph(f"Seeds {seeds}.", *more)
-        parts.append(details(summary, text, *strip_parts, unfolded=True))
-    return section("Failures", *parts)
+        )
+    return groups
 
 
-def outcome(episode: EpisodeResult) -> str:
-    """As it stands in the names of films."""
-    return "success" if episode.success else "failure"
+def _encode_moments(seen: Seen) -> list[Image]:
+    frames = [side_by_side(one.images, list(one.images)) for one in seen.moments.values()]
+    return encode_strip(frames, [f"step {step}" for step in seen.moments])
 
 
 def _interval_chart(summaries: Summaries) -> Markup:
-    """A dot at each rate, a line over its interval, on a scale from 0 to 100%."""
+    """Draw a dot at each rate and a line over its interval, on a scale from 0 to 100%."""
     left, width, line = 190, 620, 26
     bottom = 8 + line * len(summaries)
 

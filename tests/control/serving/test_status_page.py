@@ -39,7 +39,7 @@ def test_before_the_first_request() -> None:
         "mind the network",
         "images/wrist",
         "4 x 4",
-        "50 steps",
+        "50 steps per second",
     ):
         assert words in html
 

@@ -97,7 +97,7 @@ def test_the_page_stays_below_its_limit_and_says_so(tmp_path, monkeypatch):
     inspection = inspect_folder(tmp_path, InspectionConfig(), shown_episodes=4)
     whole = inspection_page(inspection)
     assert "4 of 4 are shown in full." in whole
-    monkeypatch.setattr(page_module, "MOST_BYTES", len(whole) * 2 // 3)
+    monkeypatch.setattr(page_module, "MOST_BYTES", len(whole) // 2)
     short = inspection_page(inspection)
     assert re.search(r"[12] of 4 are shown in full\.", short)
     assert len(short) < len(whole) * 3 // 4
@@ -106,7 +106,7 @@ def test_the_page_stays_below_its_limit_and_says_so(tmp_path, monkeypatch):
 def test_long_curves_keep_their_extremes():
     values = np.zeros(10_000)
     values[[1234, 5678]] = 7, -3
-    seconds, kept = page_module._thinned(values, 50.0)
+    seconds, kept = page_module._thin(values, 50.0)
     assert len(kept) <= page_module.POINTS
     assert (kept.max(), kept.min()) == (7, -3)
     assert seconds[kept.argmax()] == pytest.approx(1234 / 50)
