@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 
-from act_policy.report.chart import line_chart
+from act_policy.report.chart import Chart
+from act_policy.report.plot import plot_lines
 from act_policy.types import Schema
 
 ERROR_PREFIX = "held_out_error/"
@@ -21,7 +21,7 @@ class LearningCurves(NamedTuple):
     """How far training is, in a sentence, and its charts."""
 
     says: str
-    charts: list[Markup]
+    charts: list[Chart]
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:
@@ -47,7 +47,7 @@ def draw_learning_curves(rows: Sequence[Row], schema: Schema) -> LearningCurves:
     }
     losses = {name: curve for name, curve in losses.items() if len(curve[0])}
     charts = [
-        line_chart(losses, "step", "L1 / standard deviation", "Losses", log_y=True),
+        plot_lines(losses, "step", "L1 / standard deviation", "Losses", log_y=True),
         *_draw_errors(rows, schema),
     ]
     for name, unit, title, log_y in (
@@ -58,12 +58,12 @@ def draw_learning_curves(rows: Sequence[Row], schema: Schema) -> LearningCurves:
     ):
         curve = _curve(rows, name)
         if len(curve[0]):
-            charts.append(line_chart({"": curve}, "step", unit, title, log_y=log_y))
+            charts.append(plot_lines({"": curve}, "step", unit, title, log_y=log_y))
     says = f"Step {last['step']:.0f} after {last.get('minutes', 0.0):.1f} minutes of training."
     return LearningCurves(says, charts)
 
 
-def _draw_errors(rows: Sequence[Row], schema: Schema) -> list[Markup]:
+def _draw_errors(rows: Sequence[Row], schema: Schema) -> list[Chart]:
     """Draw one chart for all actions of the same unit, as only these can be compared."""
     charts = []
     for unit in dict.fromkeys(schema.action_units):
@@ -73,7 +73,7 @@ def _draw_errors(rows: Sequence[Row], schema: Schema) -> list[Markup]:
         curves = {name: _curve(rows, ERROR_PREFIX + name) for name in names}
         if any(len(steps) for steps, _ in curves.values()):
             title = "Error of each action on held-out episodes"
-            charts.append(line_chart(curves, "step", unit or "no unit", title, log_y=True))
+            charts.append(plot_lines(curves, "step", unit or "no unit", title, log_y=True))
     return charts
 
 

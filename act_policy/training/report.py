@@ -23,7 +23,7 @@ class TrainingReport(lightning.Callback):
     shows it reads it again as often, until training ends.
     """
 
-    def __init__(self, refresh_seconds: int = 20) -> None:
+    def __init__(self, refresh_seconds: int = 60) -> None:
         self.refresh_seconds = refresh_seconds
         self._written = time.monotonic()
 

@@ -79,8 +79,9 @@ def test_rollouts_play_and_failures_are_grouped(rollout_report: Path) -> None:
         assert set(widths) == {204 + 136}  # both cameras, 136 high
         assert shown.locator("summary").first.text_content() == "reached stage 1: 2 of 8 episodes"
         assert "6 of 8" in shown.locator("table").first.text_content()
-        legends = shown.locator("svg").nth(1).locator("text").all_text_contents()
-        assert {"executed", "closest demonstration", "predicted", "move (m/step)"} <= set(legends)
+        legend = shown.locator(".legend").first.locator("span").all_text_contents()
+        assert legend == ["predicted", "executed", "closest demonstration"]
+        assert shown.locator("svg .title").first.text_content() == "move (m/step)"
         assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
     with Image.open(rollout_report / "film_strip.png") as strip:
         assert strip.width > strip.height > 0

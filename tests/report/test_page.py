@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from act_policy.report.chart import line_chart
+from act_policy.report.chart import Chart
 from act_policy.report.page import load_template, render_page, write_page
 from act_policy.report.pieces import (
     encode_image,
@@ -17,6 +17,7 @@ from act_policy.report.pieces import (
     encode_video,
     tabulate,
 )
+from act_policy.report.plot import plot_lines
 from tests.browser import headings, image_widths, opened, video_seconds
 
 HOSTILE = "a < b & <script>alert(1)</script> {{ 1 }} {0}"
@@ -33,7 +34,7 @@ def table(*rows: list[object]) -> str:
 
 
 def test_text_is_escaped_and_charts_are_not() -> None:
-    made = training_page(HOSTILE, says=HOSTILE, charts=[line_chart({HOSTILE: ([0, 1], [0, 1])})])
+    made = training_page(HOSTILE, says=HOSTILE, charts=[plot_lines({HOSTILE: ([0, 1], [0, 1])})])
     escaped = "a &lt; b &amp; &lt;script&gt;alert(1)&lt;/script&gt; {{ 1 }} {0}"
     assert f"<title>{escaped}</title>" in made
     assert f"<p>{escaped}</p>" in made
@@ -91,20 +92,21 @@ def test_a_page_holds_everything_in_a_browser(tmp_path: Path) -> None:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         container.mux(stream.encode(None))
     curves = {f"joint {i}": (np.arange(20), np.sin(np.arange(20) / 3 + i)) for i in range(10)}
-    chart = line_chart(curves, "step", "rad", "Joints")
+    chart = plot_lines(curves, "step", "rad", "Joints")
     pieces = load_template("pieces").module
     parts = [
-        chart,
         pieces.table(tabulate(["a", "b"], [["x", 1.5]])),  # type: ignore[attr-defined]
         pieces.film_strip(encode_strip(frames, "01234", scale=2)),  # type: ignore[attr-defined]
         pieces.video(encode_video(tmp_path / "film.mp4", 64, "")),  # type: ignore[attr-defined]
     ]
-    write_page(tmp_path / "page.html", training_page("A page", charts=parts))
+    charts = [chart, *(Chart(part, 300, ()) for part in parts)]
+    write_page(tmp_path / "page.html", training_page("A page", charts=charts))
     with opened(tmp_path / "page.html") as shown:
         assert shown.title() == "A page"
         assert headings(shown) == ["Training"]
         assert image_widths(shown) == [64] * 5
         assert video_seconds(shown) == [pytest.approx(1.0, abs=0.05)]
-        assert shown.locator("svg").bounding_box()["height"] > 250
+        assert shown.locator("svg").bounding_box()["height"] == 250
+        assert shown.locator(".legend span").all_text_contents() == list(curves)
         # nothing sticks out of the window
         assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")

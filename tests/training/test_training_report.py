@@ -73,4 +73,4 @@ def test_a_metrics_file_of_an_older_run_can_be_shown(
     columns = {"step": 1.0, "minutes": 0.5, "train_l1": 0.3, "held_out_l1": 0.4}
     rows = [{name: value for name, value in columns.items() if name != missing}] * 2
     curves = draw_learning_curves(rows, make_data(demonstrations).schema)
-    assert "Losses" in curves.charts[0]
+    assert "Losses" in curves.charts[0].svg

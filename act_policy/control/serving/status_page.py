@@ -4,10 +4,9 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 
 from act_policy.control.serving.status import EVENTS_KEPT, RATE_SECONDS, Exchange, Snapshot
-from act_policy.report.chart import line_chart
+from act_policy.report.chart import Chart, draw_lines
 from act_policy.report.page import render_page
 from act_policy.report.pieces import Image, Table, encode_image, tabulate
 from act_policy.types import Schema
@@ -25,7 +24,7 @@ class LastExchange(NamedTuple):
     ago: str
     images: list[tuple[Image, str]] | None
     state: Table
-    charts: list[Markup]
+    charts: list[Chart]
 
 
 def status_page(
@@ -39,7 +38,7 @@ def status_page(
         REFRESH_SECONDS,
         warnings=warnings,
         activity=tabulate(("", ""), _list_activity(status, now)),
-        latency_chart=_draw_latencies(status.latencies) if len(status.latencies) else "",
+        latencies=_draw_latencies(status.latencies) if len(status.latencies) else None,
         clients=tabulate(
             ("client", "connected for", "requests"),
             [
@@ -87,14 +86,14 @@ def _list_activity(status: Snapshot, now: float) -> list[tuple[str, str]]:
     return facts
 
 
-def _draw_latencies(latencies: np.ndarray) -> Markup:
+def _draw_latencies(latencies: np.ndarray) -> Chart:
     """Draw the outline of a histogram of 40 bins; the last one counts all beyond p99 too."""
     low, high = latencies.min(), np.percentile(latencies, 99)
     counts, edges = np.histogram(
         np.minimum(latencies, high), bins=40, range=(low, max(high, low + 0.1))
     )
     outline = np.repeat(edges, 2), np.concatenate([[0], np.repeat(counts, 2), [0]])
-    return line_chart(
+    return draw_lines(
         {"requests": outline},
         "latency in the server, ms",
         "requests",
@@ -114,7 +113,7 @@ def _show_exchange(last: Exchange, schema: Schema, now: float) -> LastExchange:
     )
     seconds = np.arange(len(last.chunk)) / schema.rate
     charts = [
-        line_chart(
+        draw_lines(
             {
                 name: (seconds, last.chunk[:, column])
                 for column, (name, of) in enumerate(

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.inspection.camera_looks import CameraLook
@@ -12,7 +11,7 @@ from act_policy.data.inspection.finding import Finding
 from act_policy.data.inspection.inspect import Inspection
 from act_policy.data.inspection.sentences import advice
 from act_policy.data.inspection.tables import overview, verdict_line
-from act_policy.report.chart import line_chart
+from act_policy.report.chart import Chart, draw_lines
 from act_policy.report.page import render_page
 from act_policy.report.pieces import Image, encode_strip, tabulate
 
@@ -31,13 +30,13 @@ class ShownEpisode(NamedTuple):
     about: str
     findings: str
     strips: list[tuple[str, list[Image]]]
-    charts: list[Markup]
+    charts: list[Chart]
 
     @property
     def size(self) -> int:
         """Bytes on the page, about."""
         images = sum(len(image.uri) for _, strip in self.strips for image in strip)
-        return images + sum(map(len, self.charts))
+        return images + sum(len(chart.svg) for chart in self.charts)
 
 
 def inspection_page(inspection: Inspection) -> str:
@@ -66,7 +65,7 @@ def _describe(inspection: Inspection, dataset: DemonstrationDataset) -> dict[str
         "overview": tabulate(("demonstrations", ""), overview(dataset)),
         "cameras": tabulate(("camera", "height", "width"), cameras),
         "dimensions": tabulate(head, inspection.dimensions),
-        "lengths": line_chart({"steps": steps}, "episode", "steps", size=(900, 180)),
+        "lengths": draw_lines({"steps": steps}, "episode", "steps", size=(900, 180)),
         "episodes": episodes,
         "episode_count": dataset.episode_count,
         "spread": len(episodes) == len(inspection.shown) < dataset.episode_count,
@@ -119,11 +118,11 @@ def _join_kinds(findings: list[Finding]) -> str:
     return ", ".join(dict.fromkeys(f"{f.kind} ({f.verdict})" for f in findings))
 
 
-def _draw(field: str, values: np.ndarray, names: tuple[str, ...], rate: float) -> Iterator[Markup]:
+def _draw(field: str, values: np.ndarray, names: tuple[str, ...], rate: float) -> Iterator[Chart]:
     for first in range(0, len(names), LINES):
         shown = range(first, min(first + LINES, len(names)))
         curves = {names[i]: _thin(values[:, i], rate) for i in shown}
-        yield line_chart(curves, "seconds", field, size=(540, 220))
+        yield draw_lines(curves, "seconds", field, size=(540, 220))
 
 
 def _thin(values: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray]:

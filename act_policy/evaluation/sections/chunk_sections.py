@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 
 from act_policy.evaluation.open_loop import POLICY, Chunk, OpenLoop
 from act_policy.evaluation.report import format_errors
-from act_policy.report.chart import line_chart
+from act_policy.report.chart import Chart
 from act_policy.report.pieces import Table, tabulate
+from act_policy.report.plot import plot_lines
 from act_policy.types import Schema
 
 CHART = (275, 190)
@@ -26,7 +26,7 @@ class EpisodeChunks(NamedTuple):
     """Charts of one episode and the words before them."""
 
     says: str
-    charts: list[Markup]
+    charts: list[Chart]
 
 
 class ErrorsShown(NamedTuple):
@@ -45,12 +45,12 @@ class ErrorsShown(NamedTuple):
     held: str
     pool: str | None
     table: Table
-    charts: list[Markup]
+    charts: list[Chart]
 
 
 def draw_chunks(
     schema: Schema, lines: Mapping[str, np.ndarray], chunks: Mapping[int, np.ndarray]
-) -> list[Markup]:
+) -> list[Chart]:
     """Draw one chart per action: whole lines, and each predicted chunk from its step on.
 
     Args:
@@ -73,7 +73,7 @@ def draw_chunks(
             if np.isfinite(line[:, i]).any()
         }
         charts.append(
-            line_chart(
+            plot_lines(
                 curves, "step", "", label_action(name, unit), CHART, False, LEAST_SPAN, broad
             )
         )
@@ -126,7 +126,7 @@ def show_errors(result: OpenLoop) -> ErrorsShown:
     for i, (name, unit) in enumerate(zip(schema.action_names, schema.action_units, strict=True)):
         curves = {predictors[who]: (horizon, errors[:, i]) for who, errors in result.errors.items()}
         title = label_action(name, unit)
-        charts.append(line_chart(curves, "steps ahead", "", title, CHART, least_span=LEAST_SPAN))
+        charts.append(plot_lines(curves, "steps ahead", "", title, CHART, least_span=LEAST_SPAN))
     return ErrorsShown(
         len(result.chunks),
         result.says,

@@ -11,6 +11,7 @@ from act_policy.evaluation.report import SUCCESS_COLUMNS, success_row
 from act_policy.evaluation.rollouts import EpisodeResult
 from act_policy.evaluation.video import side_by_side
 from act_policy.report.pieces import Image, Table, Video, encode_strip, encode_video, tabulate
+from act_policy.report.plot import plot_intervals
 
 Summaries = Mapping[str, Mapping[str, Any]]
 """Policy or baseline -> its `summarise`."""
@@ -42,7 +43,12 @@ def show_success(summaries: Summaries, warnings: Sequence[str]) -> Success:
     """Lay out success rates with their intervals, the policy's first."""
     rows = [success_row(name, summary) for name, summary in summaries.items()]
     table = tabulate(["", *SUCCESS_COLUMNS], rows)
-    return Success(len(summaries) > 1, _interval_chart(summaries), table, warnings)
+    intervals = {
+        name: (low, summary["success_rate"], high)
+        for name, summary in summaries.items()
+        for low, high in [summary["interval"]]
+    }
+    return Success(len(summaries) > 1, plot_intervals(intervals), table, warnings)
 
 
 def show_films(folder: Path, filmed: Sequence[EpisodeResult], cameras: int) -> list[Video]:
@@ -86,45 +92,3 @@ def group_failures(
 def _encode_moments(seen: Seen) -> list[Image]:
     frames = [side_by_side(one.images, list(one.images)) for one in seen.moments.values()]
     return encode_strip(frames, [f"step {step}" for step in seen.moments])
-
-
-def _interval_chart(summaries: Summaries) -> Markup:
-    """Draw a dot at each rate and a line over its interval, on a scale from 0 to 100%."""
-    left, width, line = 190, 620, 26
-    bottom = 8 + line * len(summaries)
-
-    def at(rate: float) -> float:
-        return left + rate * (width - left - 20)
-
-    parts = []
-    for percent in range(0, 101, 20):
-        x = at(percent / 100)
-        parts.append(
-            Markup(
-                '<path class="grid" d="M{0:.1f} 4V{1}"/><text class="faint" x="{0:.1f}" y="{2}" '
-                'text-anchor="middle">{3}%</text>'
-            ).format(x, bottom, bottom + 14, percent)
-        )
-    for index, (name, summary) in enumerate(summaries.items()):
-        y, (low, high) = 8 + line * (index + 0.5), summary["interval"]
-        colour = "var(--c0)" if index == 0 else "var(--c6)"
-        parts.append(
-            Markup(
-                '<text x="{0}" y="{1}" text-anchor="end">{2}</text>'
-                '<path d="M{3:.1f} {4}H{5:.1f}" stroke-width="3" style="stroke:{6}"/>'
-                '<circle cx="{7:.1f}" cy="{4}" r="5" style="fill:{6}"/>'
-            ).format(
-                left - 10,
-                y + 4,
-                name.replace("_", " "),
-                at(low),
-                y,
-                at(high),
-                colour,
-                at(summary["success_rate"]),
-            )
-        )
-    return Markup(
-        '<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" '
-        'aria-label="success rates with 95% intervals">{2}</svg>'
-    ).format(width, bottom + 20, Markup("").join(parts))
