@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import lightning
 import torch
@@ -14,7 +14,7 @@ from act_policy.data.loading.samples import Batch
 from act_policy.errors import UserError
 from act_policy.model.act import ACTOutput, Latent
 from act_policy.model.policy import ACTPolicy
-from act_policy.training.ema import AveragedModel
+from act_policy.training.averaged_weights import average_weights
 from act_policy.training.losses import action_l1, gaussian_kl
 from act_policy.training.optimizer import OptimizerConfig, build_optimizer, parameter_groups
 
@@ -63,7 +63,7 @@ class PolicyTraining(lightning.LightningModule):
                 "set it to null"
             )
         self.policy = policy
-        self.average = AveragedModel(policy, optimizer.ema_decay) if optimizer.ema_decay else None
+        self.average = average_weights(policy, optimizer.ema_decay) if optimizer.ema_decay else None
         self.optimizer_config = optimizer
         self.max_steps = max_steps
         self.max_minutes = max_minutes
@@ -80,7 +80,7 @@ class PolicyTraining(lightning.LightningModule):
     @property
     def best_policy(self) -> ACTPolicy:
         """The policy to judge, save and deploy: averaged weights where there are any."""
-        return self.policy if self.average is None else self.average.module
+        return self.policy if self.average is None else cast(ACTPolicy, self.average.module)
 
     # -- one step ------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class PolicyTraining(lightning.LightningModule):
         super().optimizer_step(*args, **kwargs)
         step = self.global_step + 1
         if self.average is not None:
-            self.average.update(self.policy, step)
+            self.average.update_parameters(self.policy)
         self.minutes = (time.monotonic() - self._clock) / 60
         if self.max_minutes is not None and self.trainer.world_size > 1:
             # every process must stop at the same step and follow the same cosine
@@ -249,3 +249,7 @@ class PolicyTraining(lightning.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Set the clock."""
         self.minutes = float(checkpoint["training"]["minutes"])
+        # checkpoints written by our own average do not hold its count
+        steps = torch.tensor(checkpoint["global_step"] + 1)
+        if self.average is not None:
+            checkpoint["state_dict"].setdefault("average.n_averaged", steps)

@@ -190,6 +190,18 @@ def test_learning_rates_and_weight_decay_are_those_asked_for_now(
     assert decays == {0.5, 0.0}
 
 
+def test_a_checkpoint_that_does_not_count_what_was_averaged_is_resumed_as_exactly(
+    straight: Run, demonstrations: Path, tmp_path: Path
+) -> None:
+    first = run_training(demonstrations, tmp_path, stop_at=3)
+    last = first.checkpoints / "last.ckpt"
+    older = torch.load(last, weights_only=True)
+    del older["state_dict"]["average.n_averaged"]
+    torch.save(older, last)
+    second = run_training(demonstrations, tmp_path, checkpoint=last)
+    assert_same_weights(straight.weights(), second.weights())
+
+
 @pytest.mark.parametrize("before", [0.9, 0.0])
 def test_averaging_cannot_be_switched_on_or_off(
     demonstrations: Path, tmp_path: Path, before: float
