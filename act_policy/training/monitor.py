@@ -112,8 +112,9 @@ class Monitor(lightning.Callback):
 
 
 class StopOnSignal(lightning.Callback):
-    """Ctrl-C or SIGTERM ends training after the current step, with a checkpoint; twice at once.
+    """Ends training after the current step at Ctrl-C or SIGTERM, and at once at the second.
 
+    It comes before the callbacks that log and save, so that they see the last step as the last.
     received is the signal's number, None when training ended by itself.
     """
 
@@ -128,11 +129,17 @@ class StopOnSignal(lightning.Callback):
 
         def stop(number: int, frame: Any) -> None:
             self.received = number
-            trainer.should_stop = True
             self._restore()
 
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, stop)
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Stop here, so that a signal in the middle of the other callbacks divides none."""
+        if self.received is not None:
+            trainer.should_stop = True
 
     def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
         """Listen no more."""

@@ -39,11 +39,12 @@ class OptimizerConfig:
                 raise UserError(f"optim.{name}: must not be negative, found {getattr(self, name)}")
         if self.schedule not in ("cosine", "constant"):
             raise UserError(f"optim.schedule: expected cosine or constant, found {self.schedule!r}")
-        for name, top in (("final_fraction", 1.0), ("ema_decay", 0.999999)):
-            if not 0 <= getattr(self, name) <= top:
-                raise UserError(
-                    f"optim.{name}: must be from 0 to below 1, found {getattr(self, name)}"
-                )
+        if not 0 <= self.final_fraction <= 1:
+            raise UserError(
+                f"optim.final_fraction: must be from 0 to 1, found {self.final_fraction}"
+            )
+        if not 0 <= self.ema_decay < 1:
+            raise UserError(f"optim.ema_decay: must be from 0 to below 1, found {self.ema_decay}")
 
     def factor(self, step: int, progress: float) -> float:
         """What the peak is multiplied by at this step.

@@ -24,8 +24,10 @@ from PIL import Image
 from act_policy import ACTPolicy
 from act_policy.cli.train import check_demonstrations
 from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
+from act_policy.training.losses import action_l1
 from act_policy.types import Camera, Observation, Schema
 from tests.paths import ROOT
 
@@ -373,10 +375,21 @@ def test_two_processes_are_one_run(demonstrations: Path, tmp_path: Path) -> None
         "experiment=tiny", "trainer=ddp", f"data.path={demonstrations}", f"out={tmp_path / 'run'}"
     )
     assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
     assert done.stdout.count("encoder tokens") == 1
     with (tmp_path / "run" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["step"] for row in rows] == [str(i) for i in range(1, 11)]
-    ACTPolicy.load(tmp_path / "run")
+    policy = ACTPolicy.load(tmp_path / "run" / "checkpoints" / "last.ckpt").eval()
+    data = DemonstrationDataModule(demonstrations, chunk_length=4, batch_size=4)
+    samples = data.held_out_samples
+    batch = samples.__getitems__(list(range(len(samples))))
+    state = batch.observation.state
+    with torch.no_grad():
+        predicted = policy.normalizer.actions(policy(batch.observation), state)
+        held_out = action_l1(
+            predicted, policy.normalizer.actions(batch.actions, state), batch.is_pad
+        )
+    assert float(rows[-1]["held_out_l1"]) == pytest.approx(float(held_out), rel=1e-5)
     done = call(f"resume={tmp_path / 'run'}", "max_steps=13")
     assert done.returncode == 0, done.stderr

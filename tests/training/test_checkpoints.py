@@ -1,9 +1,11 @@
 """Whatever happens while a checkpoint is written, the one before it stays."""
 
 import errno
+import signal
 from pathlib import Path
 from typing import Any
 
+import lightning
 import pytest
 import torch
 
@@ -45,15 +47,16 @@ def test_best_is_the_least_held_out_loss(
         original(self, trainer, module)
 
     monkeypatch.setattr(checkpoints.Checkpoints, "on_validation_end", judged)
-    run = run_training(demonstrations, tmp_path, max_steps=6, validate_every=2, stop_at=None)
+    run = run_training(demonstrations, tmp_path / "run", max_steps=6, validate_every=2)
     assert steps(run) == {"best.ckpt": 4, "last.ckpt": 6}
-    # the resumed run still knows the best: 4.0 does not replace it
+    # the resumed run still knows the best, even in another place: 4.0 does not replace it
+    moved = run.folder.rename(tmp_path / "moved")
     run = run_training(
         demonstrations,
-        tmp_path,
+        moved,
         max_steps=8,
         validate_every=2,
-        checkpoint=run.checkpoints / "last.ckpt",
+        checkpoint=moved / "checkpoints" / "last.ckpt",
     )
     assert steps(run) == {"best.ckpt": 4, "last.ckpt": 8}
 
@@ -63,6 +66,29 @@ def steps(run: Run) -> dict[str, int]:
         path.name: int(torch.load(path, weights_only=True)["global_step"])
         for path in sorted(run.checkpoints.iterdir())
     }
+
+
+def test_a_stop_without_held_out_episodes_saves_the_step_it_stopped_at(
+    demonstrations: Path, tmp_path: Path
+) -> None:
+    options = {"validate_every": 2, "held_out_fraction": 0.0}
+    run = run_training(demonstrations, tmp_path, stop_at=3, **options)
+    assert steps(run) == {"best.ckpt": 3, "last.ckpt": 3}
+
+
+def test_a_signal_at_any_moment_of_a_step_ends_with_a_checkpoint(
+    demonstrations: Path, tmp_path: Path
+) -> None:
+    class Late(lightning.Callback):
+        def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
+            if trainer.global_step == 3:  # when this step's checkpoint is behind it
+                signal.raise_signal(signal.SIGTERM)
+
+    options = {"validate_every": 100, "held_out_fraction": 0.0, "callbacks": [Late()]}
+    with pytest.raises(KeyboardInterrupt, match="after step 4"):
+        run_training(demonstrations, tmp_path, **options)
+    saved = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
+    assert saved["global_step"] == 4
 
 
 def test_no_hard_links_no_harm(

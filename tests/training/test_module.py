@@ -1,7 +1,8 @@
 """What a training step and a held-out loss compute, and what ends a run early."""
 
-import time
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning
@@ -11,7 +12,7 @@ import torch
 from act_policy import ACTPolicy
 from act_policy.data.loading.samples import Batch
 from act_policy.errors import UserError
-from act_policy.training import build
+from act_policy.training import build, module
 from act_policy.training.build import build_training
 from act_policy.training.losses import action_l1
 from act_policy.training.metrics_file import MetricsFile
@@ -217,21 +218,16 @@ def test_not_finite_stops_and_names_the_sample(
     assert step_saved["global_step"] == 5
 
 
-def test_minutes_end_the_run_and_the_cosine(demonstrations: Path, tmp_path: Path) -> None:
-    class Slow(lightning.Callback):
-        def on_train_batch_start(self, *args: Any) -> None:
-            time.sleep(0.05)
-
+def test_minutes_end_the_run_and_the_cosine(
+    demonstrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(step=0.05)  # seconds; read when training starts and after each step
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     run = run_training(
-        demonstrations,
-        tmp_path,
-        max_steps=10_000,
-        validate_every=1000,
-        max_minutes=1.0 / 60,
-        callbacks=[Slow()],
+        demonstrations, tmp_path, max_steps=10_000, validate_every=1000, max_minutes=0.99 / 60
     )
-    assert 2 < run.trainer.global_step < 30
-    assert 1 / 60 <= run.training.minutes < 3 / 60
+    assert run.trainer.global_step == 20
+    assert run.training.minutes == pytest.approx(1 / 60)
     assert run.recorder.rates[-1] < 0.2 * max(run.recorder.rates)
     saved = torch.load(run.checkpoints / "last.ckpt", weights_only=True)
     assert saved["global_step"] == run.trainer.global_step

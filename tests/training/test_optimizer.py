@@ -67,6 +67,11 @@ def test_constant() -> None:
     assert OptimizerConfig(warmup_steps=0, schedule="constant").factor(0, 0.0) == 1.0
 
 
+def test_a_cosine_that_ends_at_its_peak_is_constant() -> None:
+    config = OptimizerConfig(warmup_steps=0, final_fraction=1.0)
+    assert [config.factor(step, step / 4) for step in range(5)] == [1.0] * 5
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -75,9 +80,11 @@ def test_constant() -> None:
         ("weight_decay", -0.1),
         ("warmup_steps", -1),
         ("schedule", "linear"),
-        ("final_fraction", 2.0),
+        ("final_fraction", 1.0001),
+        ("final_fraction", -0.1),
         ("gradient_clip", -1.0),
         ("ema_decay", 1.0),
+        ("ema_decay", -0.1),
     ],
 )
 def test_impossible_values_are_refused_by_name(field: str, value: Any) -> None:

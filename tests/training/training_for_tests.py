@@ -17,7 +17,7 @@ from act_policy.training.build import build_training, train
 from act_policy.training.checkpoints import Checkpoints
 from act_policy.training.metrics_file import MetricsFile
 from act_policy.training.module import PolicyTraining
-from act_policy.training.monitor import Monitor
+from act_policy.training.monitor import Monitor, StopOnSignal
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.training.trainer import build_trainer
 from act_policy.types import Camera, Schema
@@ -146,7 +146,7 @@ def run_training(
         max_steps,
         validate_every,
         log_every=1,
-        callbacks=[Monitor(), Checkpoints(), recorder, *callbacks],
+        callbacks=[StopOnSignal(), recorder, Monitor(), Checkpoints(), *callbacks],
         loggers=[MetricsFile(folder / "metrics.csv")],
         accelerator="cpu",
     )

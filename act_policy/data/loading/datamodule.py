@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from lightning import LightningDataModule
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 
 from act_policy.data.frames.decoding import Frames, MixedFrames, open_frames
 from act_policy.data.frames.store import cache_folder
@@ -233,10 +233,16 @@ class DemonstrationDataModule(LightningDataModule):
         return loader
 
     def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        """Every held-out frame once, in order; nothing where no episode is held out."""
-        if len(self.held_out_samples) == 0:
+        """Every held-out frame once, divided among the processes; no loader without any frame."""
+        count = len(self.held_out_samples)
+        if count == 0:
             return []
-        return DataLoader(self.held_out_samples, **self._loading())
+        trainer = self.trainer
+        mine = range(count)
+        # fewer frames than processes: each process takes all, since one without would wait for ever
+        if trainer and trainer.world_size <= count:
+            mine = range(trainer.global_rank, count, trainer.world_size)
+        return DataLoader(Subset(self.held_out_samples, mine), **self._loading())
 
     def _loading(self) -> dict[str, Any]:
         trainer = self.trainer

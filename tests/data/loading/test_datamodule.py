@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -121,6 +123,29 @@ def test_a_chosen_subset_is_exactly_that(make_folder):
     assert rest.train_episodes.tolist() == [1, *range(3, 12)]
     alone = DemonstrationDataModule(folder, 4, 5, train_episodes=[3])
     assert alone.val_dataloader() == []
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_held_out_frames_are_divided_among_the_processes(make_folder, processes):
+    data = DemonstrationDataModule(make_folder([4, 7]), 4, 2, held_out_episodes=[1])
+    parts = []
+    for rank in range(processes):
+        data.trainer = SimpleNamespace(
+            world_size=processes,
+            global_rank=rank,
+            strategy=SimpleNamespace(root_device=torch.device("cpu")),
+        )
+        parts.append(origins(data.val_dataloader()))
+    assert sorted(chain(*parts)) == [(1, step) for step in range(7)]
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_more_processes_than_held_out_frames_judge_all_of_them(make_folder):
+    data = DemonstrationDataModule(make_folder([4, 1]), 4, 2, held_out_episodes=[1])
+    data.trainer = SimpleNamespace(
+        world_size=2, global_rank=1, strategy=SimpleNamespace(root_device=torch.device("cpu"))
+    )
+    assert origins(data.val_dataloader()) == [(1, 0)]
 
 
 @pytest.mark.parametrize(
