@@ -117,7 +117,8 @@ class Schema:
     """What a dataset, a policy and a robot must agree on before anything moves.
 
     Cameras, joints and actions are bound by these names, never by their place in a list.
-    rate is in steps per second; task is the id of the simulated environment, "" on a real robot.
+    rate: steps per second.
+    environment: the id of the simulated environment, "" on a real robot.
     """
 
     cameras: tuple[Camera, ...]
@@ -127,7 +128,7 @@ class Schema:
     action_units: tuple[str, ...]
     rate: float
     environment_state_names: tuple[str, ...] = ()
-    task: str = ""
+    environment: str = ""
 
     def __post_init__(self) -> None:
         if not self.state_names or not self.action_names:
@@ -176,13 +177,13 @@ class Schema:
     def differences(self, other: "Schema") -> list[str]:
         """Say field by field where the other schema differs; empty when the two are the same.
 
-        task is left out: the same robot may do several.
+        The environment is left out: the same robot may stand in several.
         """
         mine, theirs = self.to_dict(), other.to_dict()
         return [
             f"{field}: {mine[field]} here, {theirs[field]} there"
             for field in mine
-            if field != "task" and mine[field] != theirs[field]
+            if field != "environment" and mine[field] != theirs[field]
         ]
 
     def check(self, observation: Observation[np.ndarray]) -> None:
@@ -239,7 +240,12 @@ class Schema:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Schema":
-        """Rebuild from `to_dict`; a missing or unknown field raises UserError."""
+        """Rebuild from `to_dict`; a missing or unknown field raises UserError.
+
+        Files written before the environment had its name call it "task".
+        """
+        if "task" in plain and "environment" not in plain:
+            plain = {("environment" if k == "task" else k): v for k, v in plain.items()}
         known = set(cls.__dataclass_fields__)
         if unknown := sorted(set(plain) - known):
             raise UserError(f"schema: unknown fields {', '.join(unknown)}")
@@ -252,7 +258,7 @@ class Schema:
                 action_units=tuple(plain["action_units"]),
                 rate=float(plain["rate"]),
                 environment_state_names=tuple(plain.get("environment_state_names", ())),
-                task=str(plain.get("task", "")),
+                environment=str(plain.get("environment", "")),
             )
         except KeyError as missing:
             raise UserError(f"schema: field {missing} is missing") from None

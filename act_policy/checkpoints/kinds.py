@@ -16,7 +16,7 @@ class Source(NamedTuple):
     """What a checkpoint of other software does not say.
 
     cameras, image_size, heads: of the original ACT, see `load_original_act`.
-    schema: names, units, rate and task, as a JSON file or what it holds.
+    schema: names, units, rate and environment, as a JSON file or what it holds.
     """
 
     cameras: tuple[str, ...] | None = None

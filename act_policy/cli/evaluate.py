@@ -110,7 +110,7 @@ def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, o
     )
     used = report["settings"]
     title = (
-        f"{report['task']}, seeds from {used['seed']}, at most {used['max_steps']} steps, "
+        f"{report['environment']}, seeds from {used['seed']}, at most {used['max_steps']} steps, "
         f"{used['quality']} images"
     )
     Console().print(table(title, {"policy": report, **report["baselines"]}))

@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--policy", required=True, help="FILE.onnx or ws://HOST:PORT")
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1000, help="of the first initial state")
-    parser.add_argument("--max-steps", type=int, help="end of an episode; the task's own if not")
+    parser.add_argument("--max-steps", type=int, help="instead of the environment's own end")
     parser.add_argument("--execute-steps", type=int, help="between two looks of the policy")
     parser.add_argument("--blend-steps", type=int, default=0, help="of two chunks, in real time")
     parser.add_argument("--real-time", action="store_true", help="else in lock step")

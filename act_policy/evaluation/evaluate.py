@@ -39,7 +39,7 @@ class EvaluationConfig:
     episodes: number of initial states; their seeds are seed, seed + 1, ...
     execute_steps: of each chunk before the policy is asked again; None is the whole chunk.
     ensemble_coefficient: None does not ensemble.
-    max_steps: end of an episode; None is that of the demonstrations, else the task's own.
+    max_steps: end of an episode; None is that of the demonstrations, else the environment's own.
     quality: of the images, fast or exact; None is that of the demonstrations, else fast.
     """
 
@@ -63,11 +63,11 @@ class EvaluationConfig:
         if self.quality is not None:
             check_choice("quality", self.quality, ("fast", "exact"))
 
-    def like(self, recorded: Mapping[str, Any], task: str) -> "EvaluationConfig":
+    def like(self, recorded: Mapping[str, Any], environment: str) -> "EvaluationConfig":
         """Fill in what is None as the demonstrations were recorded, `recorded_config`."""
         return replace(
             self,
-            max_steps=self.max_steps or recorded.get("max_steps") or episode_steps(task),
+            max_steps=self.max_steps or recorded.get("max_steps") or episode_steps(environment),
             quality=self.quality or recorded.get("quality", "fast"),
         )
 
@@ -120,14 +120,14 @@ def evaluate(
         What evaluation.json holds.
 
     Raises:
-        UserError: the policy, the task, the seeds and the settings do not fit each other.
+        UserError: the policy, the environment, the seeds and the settings do not fit each other.
         WorkerError: a process failed, died or hung.
     """
     workers = usable_cores() if workers is None else check_whole_number("workers", workers, 1)
     check_whole_number("videos", videos, 0)
     judged = identity(checkpoint)
     policy = load(checkpoint)
-    config = config.like(demonstrations.config if demonstrations else {}, policy.schema.task)
+    config = config.like(demonstrations.config if demonstrations else {}, policy.schema.environment)
     # Refuse what cannot be executed before any process starts.
     execution = (config.execute_steps, config.ensemble_coefficient)
     ChunkExecutor(policy, *execution)
@@ -179,7 +179,7 @@ def evaluate(
         **summaries.pop("policy"),
         "baselines": summaries,
         "checkpoint": judged,
-        "task": policy.schema.task,
+        "environment": policy.schema.environment,
         "settings": asdict(config),
         "versions": versions(),
     }

@@ -89,53 +89,52 @@ def build_environment(
     max_steps: int | None = None,
     quality: str = "fast",
 ) -> Environment:
-    """Build the simulated task that a policy's schema names, with the policy's cameras.
+    """Build the simulated environment that a policy's schema names, with the policy's cameras.
 
     Args:
         schema: of the policy.
         sizes: camera name -> (height, width) to render instead of the policy's own.
-        max_steps: end of an episode; None keeps the task's own.
+        max_steps: end of an episode; None keeps the environment's own.
         quality: of the images, fast or exact.
 
     Raises:
-        UserError: there is no such task, or it differs from the schema.
+        UserError: there is no such environment, or it differs from the schema.
     """
-    import act_policy.sim  # noqa: F401  registers the tasks
+    import act_policy.sim  # noqa: F401  registers the environments
 
     recorded = as_recorded(schema)
     cameras = {camera.name: (camera.height, camera.width) for camera in recorded.cameras}
-    if not schema.task:
+    if not schema.environment:
         raise UserError(
-            "the policy's schema names no simulated task, so it cannot be rolled out; other "
-            "software's checkpoint gets one, and names, by source.schema=FILE.json"
+            "the policy's schema names no simulated environment, so it cannot be rolled out; "
+            "for a checkpoint of other software, source.schema=FILE.json says it, and the names"
         )
     try:
         environment = gymnasium.make(
-            schema.task,
+            schema.environment,
             max_episode_steps=max_steps,
             disable_env_checker=True,  # it would read, and so render, every image
             cameras=sizes or cameras,
             quality=quality,
         )
     except gymnasium.error.UnregisteredEnv as error:
-        raise UserError(f"task {schema.task!r}: {error}") from None
+        raise UserError(f"environment {schema.environment!r}: {error}") from None
     if sizes is not None:
         return environment
-    # The task's own schema is an attribute of the innermost environment.
-    task: Schema = environment.unwrapped.schema  # type: ignore[attr-defined]
-    units = dict(zip(task.state_names, task.state_units, strict=True))
+    # Its own schema is an attribute of the innermost environment.
+    own: Schema = environment.unwrapped.schema  # type: ignore[attr-defined]
+    units = dict(zip(own.state_names, own.state_units, strict=True))
     chosen = all(
         units.get(n) == u for n, u in zip(schema.state_names, schema.state_units, strict=True)
     )
     if chosen:  # some of the state's dimensions are enough
-        recorded = replace(recorded, state_names=task.state_names, state_units=task.state_units)
-    if differences := recorded.differences(task):
+        recorded = replace(recorded, state_names=own.state_names, state_units=own.state_units)
+    if differences := recorded.differences(own):
         raise UserError(
-            f"the policy (here) and the task {schema.task} (there) differ: {'; '.join(differences)}"
+            f"the policy (here) and the environment {schema.environment} (there) differ: "
+            f"{'; '.join(differences)}"
         )
-    return (
-        environment if schema.differences(task) == [] else AdaptedObservations(environment, schema)
-    )
+    return AdaptedObservations(environment, schema) if schema.differences(own) else environment
 
 
 def run_episode(

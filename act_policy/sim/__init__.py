@@ -80,9 +80,9 @@ def aloha_environment_id(task: str) -> str:
     return f"act_policy/Aloha{task}-v0"
 
 
-def episode_steps(task: str) -> int | None:
-    """The most steps of an episode of a task, named by its environment's id; None if unknown."""
-    spec = gymnasium.registry.get(task)
+def episode_steps(environment: str) -> int | None:
+    """The steps after which an episode ends in the environment of that id; None if unknown."""
+    spec = gymnasium.registry.get(environment)
     return spec.max_episode_steps if spec else None
 
 

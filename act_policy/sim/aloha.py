@@ -74,7 +74,7 @@ class AlohaEnv(SimulatedTask):
         super().__init__(
             self.model,
             data,
-            replace(schema, task=aloha_environment_id(task)),
+            replace(schema, environment=aloha_environment_id(task)),
             Box(-np.inf, np.inf, (14,), np.float32),  # a joint may give way beyond its range
             Box(low, high),
             quality,

@@ -36,21 +36,21 @@ def scripted_expert(environment: Any, variation: Variation = AS_USUAL) -> Expert
         UserError: the environment is not one of this package's tasks, or its expert cannot vary.
     """
     environment = environment.unwrapped
-    task = getattr(getattr(environment, "schema", None), "task", "")
-    if found := re.fullmatch(r"act_policy/MetaWorld-(.+)-v0", task):
+    name = getattr(getattr(environment, "schema", None), "environment", "")
+    if found := re.fullmatch(r"act_policy/MetaWorld-(.+)-v0", name):
         if variation.timing or variation.pose:
             raise UserError(
-                f"{task}: timing_noise and pose_noise vary ALOHA's experts only; this one reacts "
+                f"{name}: timing_noise and pose_noise vary ALOHA's experts only; this one reacts "
                 "to what happens, so noise= makes its demonstrations differ"
             )
         return _metaworld_expert(environment, found[1])
-    if found := re.fullmatch(r"act_policy/Aloha(.+)-v0", task):
+    if found := re.fullmatch(r"act_policy/Aloha(.+)-v0", name):
         from act_policy.sim.aloha_expert import MOTIONS, AlohaExpert, varied
 
         motion = MOTIONS[found[1]](environment.object_poses)
         motion = varied(motion, *variation)
         return AlohaExpert(environment.model, motion, environment.agent_pos)
-    raise UserError(f"environment {task or environment}: there is no scripted expert for it")
+    raise UserError(f"environment {name or environment}: there is no scripted expert for it")
 
 
 def _metaworld_expert(environment: Any, task: str) -> Expert:

@@ -64,7 +64,7 @@ class MetaWorldEnv(SimulatedTask):
             action_names=("move_x", "move_y", "move_z", "gripper_effort"),
             action_units=("cm/step", "cm/step", "cm/step", "fraction"),
             rate=float(1.0 / self._inner.dt),
-            task=environment_id(task),
+            environment=environment_id(task),
         )
         super().__init__(
             self._inner.model,

@@ -77,7 +77,7 @@ def check_names(policy: ACTPolicy, schema: Schema) -> None:
     problems = [
         f"{field}: {before[field]} in the checkpoint, {now[field]} in the demonstrations"
         for field in before
-        if field not in ("rate", "task") and before[field] != now[field]
+        if field not in ("rate", "environment") and before[field] != now[field]
     ]
     if problems:
         raise UserError(

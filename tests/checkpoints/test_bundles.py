@@ -34,6 +34,7 @@ def test_a_frozen_bundle_predicts_what_it_predicted(version: int, tmp_path: Path
     largest = np.max(np.abs(golden["actions"]) / scale)
     assert error.max() <= network_rounding(RESNET18 // 4, largest)
     policy.save(tmp_path)  # today's version of it
+    assert "task" not in json.loads((tmp_path / "schema.json").read_text())
     again = ACTPolicy.load(tmp_path)
     assert np.array_equal(again.predict_chunk(observation), policy.predict_chunk(observation))
 

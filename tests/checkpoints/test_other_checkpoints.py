@@ -108,7 +108,8 @@ def test_cameras_keep_their_names_and_order(policy: ACTPolicy, checkpoint: Path)
     assert other.schema.camera_names == ("right", "left", "top")
     assert other.schema.state_names == ("state_0", "state_1")
     assert_same_chunk(other.predict_chunk(observation), expected)
-    names = {"state_names": ["a", "b"], "state_units": ["m", "m"], "rate": 12.5, "task": "here"}
+    names = {"state_names": ["a", "b"], "state_units": ["m", "m"], "rate": 12.5}
+    names |= {"environment": "here"}
     names |= {"action_names": ["c", "d", "e"], "action_units": ["m", "m", "m"]}
     named = load_lerobot(checkpoint, {**names, "environment_state_names": ["cube"]})
     assert (named.schema.rate, named.schema.state_names) == (12.5, ("a", "b"))

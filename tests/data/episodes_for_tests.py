@@ -23,7 +23,7 @@ def make_schema(cameras: Mapping[str, tuple[int, int]] | None = None, size: int 
         action_names=names,
         action_units=("rad",) * size,
         rate=10.0,
-        task="act_policy/test-v0",
+        environment="act_policy/test-v0",
     )
 
 

@@ -24,7 +24,7 @@ SCHEMA = Schema(
     action_names=("move",),
     action_units=("m/step",),
     rate=60.0,
-    task="fake/Reach-v0",
+    environment="fake/Reach-v0",
 )
 STEP_LIMIT = 40
 

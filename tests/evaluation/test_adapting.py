@@ -24,7 +24,7 @@ def plain() -> Schema:
             action_names=("move_x", "move_y", "move_z", "gripper_effort"),
             action_units=("cm/step", "cm/step", "cm/step", "fraction"),
             rate=80.0,
-            task="act_policy/MetaWorld-reach-v0",
+            environment="act_policy/MetaWorld-reach-v0",
         )
     )
     schema: Schema = environment.unwrapped.schema  # type: ignore[attr-defined]

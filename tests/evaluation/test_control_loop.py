@@ -100,7 +100,7 @@ def test_lock_step_on_meta_world() -> None:
     own = MetaWorldEnv("reach", cameras={"corner2": (16, 16)})
     schema = own.schema
     own.close()
-    assert schema.task == environment_id("reach")
+    assert schema.environment == environment_id("reach")
 
     class Wavering:
         """Moves by what the image's brightness says, so that it depends on what is drawn."""

@@ -63,7 +63,7 @@ def test_the_script_from_a_bundle_to_the_table(bundle: Path, tmp_path: Path) -> 
     assert "black image" in done.stdout
     report = json.loads((tmp_path / "evaluation.json").read_text())
     assert report["episodes"] == [{"seed": 1000, "success": False, "steps": 10}]
-    assert report["task"] == TASK
+    assert report["environment"] == TASK
     assert not (tmp_path / "videos").exists()
 
 

@@ -139,8 +139,8 @@ def test_a_task_that_does_not_exist_is_refused() -> None:
 
     with pytest.raises(UserError, match="fake/Reach-v0"):
         build_environment(SCHEMA)
-    with pytest.raises(UserError, match="no simulated task"):
-        build_environment(replace(SCHEMA, task=""))
+    with pytest.raises(UserError, match="no simulated environment"):
+        build_environment(replace(SCHEMA, environment=""))
 
 
 def test_the_fake_task_is_deterministic() -> None:

@@ -153,7 +153,7 @@ def test_the_observation_fits_the_schema(make_aloha):
     assert (schema.state_names[0], schema.state_names[-1]) == ("left_waist", "right_gripper")
     assert (schema.state_units[0], schema.state_units[-1]) == ("rad", "0..1")
     assert schema.rate == 50.0
-    assert schema.task == "act_policy/AlohaTransferCube-v0"
+    assert schema.environment == "act_policy/AlohaTransferCube-v0"
     assert info == {"success": False, "stage": 0}
     np.testing.assert_allclose(observation["agent_pos"], HOME, atol=2e-4)
 

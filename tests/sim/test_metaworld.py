@@ -126,7 +126,7 @@ def test_the_observation_fits_the_schema(make):
     schema.check(Observation(observation["pixels"], observation["agent_pos"]))
     assert schema.camera_names == ("topview", "corner3")
     assert schema.rate == pytest.approx(80.0)
-    assert schema.task == "act_policy/MetaWorld-button-press-topdown-v0"
+    assert schema.environment == "act_policy/MetaWorld-button-press-topdown-v0"
     assert info == {"success": False}
     hand = environment._inner.data.body("hand").xpos
     np.testing.assert_allclose(observation["agent_pos"][:3], hand, atol=1e-6)

@@ -50,7 +50,7 @@ def test_from_demonstrations_to_an_exported_policy(tmp_path: Path) -> None:
 
     said = run(tmp_path, "evaluate", "checkpoint=run", "episodes=2", "videos=1", "execute_steps=4")
     report = json.loads((tmp_path / "run" / "evaluation.json").read_text())
-    assert report["task"] == TASK
+    assert report["environment"] == TASK
     assert set(report["baselines"]) == {"black_image", "replayed_demonstration"}
     for results in (report, *report["baselines"].values()):
         assert [episode["seed"] for episode in results["episodes"]] == [1000, 1001]

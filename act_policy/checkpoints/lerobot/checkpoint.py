@@ -88,7 +88,9 @@ def save_lerobot(policy: ACTPolicy, folder: Path) -> None:
     write_processors(
         folder, policy.statistics, described["input_features"], described["output_features"]
     )
-    for file, plain in ((SCHEMA_FILE, policy.schema.to_dict()), (CONFIG_FILE, described)):
+    schema = policy.schema.to_dict()
+    schema["task"] = schema.pop("environment")  # its name in such checkpoints from the beginning
+    for file, plain in ((SCHEMA_FILE, schema), (CONFIG_FILE, described)):
         (folder / file).write_text(json.dumps(plain, indent=2) + "\n")
 
 

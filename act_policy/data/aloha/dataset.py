@@ -259,7 +259,10 @@ def _common_schema(
                     ["one file stores a schema, the other does not"]
                     if episode.schema is None or stored is None
                     else stored.differences(episode.schema)
-                    or [f"task: {stored.task!r} here, {episode.schema.task!r} there"]
+                    or [
+                        f"environment: {stored.environment!r} here, "
+                        f"{episode.schema.environment!r} there"
+                    ]
                 )
                 raise UserError(
                     f"{episode.path}: its schema is not that of {first.path.name}: "

@@ -272,7 +272,7 @@ def write_episode(
     # HDF5 builds the file in memory: a full disk in the middle of its own writing makes it crash.
     content = io.BytesIO()
     with h5py.File(content, "w") as hdf5:
-        hdf5.attrs["sim"] = bool(schema.task)
+        hdf5.attrs["sim"] = bool(schema.environment)
         hdf5.attrs["schema"] = json.dumps(schema.to_dict())
         if seed is not None:
             hdf5.attrs["seed"] = int(seed)

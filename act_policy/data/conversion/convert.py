@@ -107,7 +107,9 @@ def convert(
 
 def _fingerprint(source: DemonstrationDataset) -> str:
     """Of names, lengths, schema, reader options, and of sizes and times of the files."""
-    key = hashlib.sha256(json.dumps(source.schema.to_dict()).encode())
+    schema = source.schema.to_dict()
+    schema["task"] = schema.pop("environment")  # conversions begun before know it by this name
+    key = hashlib.sha256(json.dumps(schema).encode())
     for episode, path in enumerate(source.episode_paths):
         images = [source.image_file(episode, camera) for camera in source.schema.camera_names]
         for file in dict.fromkeys([path, *images]):

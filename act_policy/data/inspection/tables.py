@@ -44,7 +44,7 @@ def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
             f"shortest {lengths.min()}, median {np.median(lengths):g}, longest {lengths.max()}",
         ),
         ("rate", f"{schema.rate:g} steps per second"),
-        ("task", schema.task or "not known"),
+        ("environment", schema.environment or "not known"),
         ("instructions", _some_of(dataset.instructions) or "not known"),
         ("seeds", f"{min(seeds)} to {max(seeds)}, {len(set(seeds))} in all" if seeds else "none"),
         ("outcomes", f"{sum(known)} of {len(known)} succeeded" if known else "not known"),

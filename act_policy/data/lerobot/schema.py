@@ -48,6 +48,7 @@ def lerobot_schema(
         )
     chosen = [cameras[name] for name in names]
     if stored is None:
+        ours = _ours(metadata)
         stored = Schema(
             cameras=(),
             state_names=state,
@@ -55,8 +56,9 @@ def lerobot_schema(
             action_names=action,
             action_units=_units(metadata, "action", len(action)),
             rate=metadata.rate,
-            environment_state_names=tuple(_ours(metadata).get("environment_state_names", ())),
-            task=str(_ours(metadata).get("task", "")),
+            environment_state_names=tuple(ours.get("environment_state_names", ())),
+            # datasets written before call it "task"
+            environment=str(ours.get("environment", ours.get("task", ""))),
         )
     return with_cameras(stored, chosen), {name: keys[name] for name in names}
 

@@ -47,7 +47,7 @@ def describe(source: DemonstrationDataset, config: LeRobotWriterConfig) -> Descr
         "state_units": list(schema.state_units),
         "action_units": list(schema.action_units),
         "environment_state_names": list(schema.environment_state_names),
-        "task": schema.task,
+        "environment": schema.environment,
     }
     return Description(features | cameras | counters, schema.rate, robot_type, _tasks(source), ours)
 

@@ -34,8 +34,9 @@ class MixedDataset:
         self.weights = [float(weight) for weight in weights]
         self.folder = first.folder
         self.relative_actions = first.relative_actions
-        same_task = all(part.schema.task == first.schema.task for part in parts)
-        self.schema = first.schema if same_task else replace(first.schema, task="")
+        environments = {part.schema.environment for part in parts}
+        shared = first.schema.environment if len(environments) == 1 else ""
+        self.schema = replace(first.schema, environment=shared)
         self.lengths = np.concatenate([part.lengths for part in parts])
         self._first = np.cumsum([0, *(part.episode_count for part in parts)])
         on_disk = np.cumsum([0, *(part.last_index + 1 for part in parts)])

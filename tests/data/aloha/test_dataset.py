@@ -111,7 +111,7 @@ def test_a_file_without_attributes_may_mix_raw_and_compressed_cameras(tmp_path):
     )
     dataset = open_dataset(tmp_path)
     assert dataset.schema.camera_names == ("cam_high", "cam_low")
-    assert (dataset.seeds, dataset.outcomes, dataset.schema.task) == ([None], [None], "")
+    assert (dataset.seeds, dataset.outcomes, dataset.schema.environment) == ([None], [None], "")
     for step in range(3):
         one = dataset.frame(0, step, "cam_high").astype(int)
         other = dataset.frame(0, step, "cam_low").astype(int)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import h5py
@@ -276,3 +277,12 @@ def test_the_check_finds_what_differs(tmp_path):
 
 def test_frame_numbers_are_told_apart():
     assert number_of(numbered_frame(4099)) == 4099
+
+
+def test_a_conversion_begun_by_an_earlier_version_knows_its_source(tmp_path):
+    folder = tmp_path / "hdf5"
+    shutil.copytree(Path(__file__).parents[1] / "aloha_hdf5_compressed", folder)
+    os.utime(folder / "episode_1.hdf5", (1, 1))
+    convert(open_dataset(folder), tmp_path / "v3", "lerobot_v3", PNG, workers=1)
+    plan = json.loads((tmp_path / "v3" / "conversion.json").read_text())
+    assert plan["content"] == "5188db33b2b95cad"  # as it was when a schema said "task"

@@ -124,7 +124,7 @@ def test_numbers_are_those_that_were_written(tmp_path, version):
         assert dataset.state(episode).dtype == np.float32
     schema = dataset.schema
     assert schema.state_names == schema.action_names == ("shoulder", "elbow", "gripper")
-    assert (schema.rate, schema.task, schema.camera_names) == (RATE, "", ("top", "wrist"))
+    assert (schema.rate, schema.environment, schema.camera_names) == (RATE, "", ("top", "wrist"))
     assert [(c.height, c.width) for c in schema.cameras] == [(HEIGHT, WIDTH)] * 2
     assert dataset.instructions == ["pick the cube", *["stack the cubes"] * 4]
     assert dataset.episode_names[1] == "episode_000001"
@@ -274,7 +274,16 @@ def test_names_are_taken_in_every_form_in_which_they_are_written(tmp_path, names
     assert open_dataset(folder).schema.state_names == expected
 
 
-def test_a_schema_may_give_names_units_and_the_simulated_task(tmp_path):
+@pytest.mark.parametrize("word", ["environment", "task"])  # the second in older datasets
+def test_our_datasets_name_the_simulated_environment(tmp_path, word):
+    folder = write_lerobot(tmp_path, lengths=(2,))
+    file = folder / "meta" / "info.json"
+    info = json.loads(file.read_text()) | {"act_policy": {word: "act_policy/test-v0"}}
+    file.write_text(json.dumps(info))
+    assert open_dataset(folder).schema.environment == "act_policy/test-v0"
+
+
+def test_a_schema_may_give_names_units_and_the_simulated_environment(tmp_path):
     folder = write_lerobot(tmp_path / "dataset", lengths=(2,))
     given = {
         "state_names": ["x", "y", "z"],
@@ -282,12 +291,12 @@ def test_a_schema_may_give_names_units_and_the_simulated_task(tmp_path):
         "action_names": ["dx", "dy", "dz"],
         "action_units": ["m"] * 3,
         "rate": RATE,
-        "task": "act_policy/MetaWorld-reach-v0",
+        "environment": "act_policy/MetaWorld-reach-v0",
     }
     (tmp_path / "schema.json").write_text(json.dumps(given))
     schema = open_dataset(folder, schema=tmp_path / "schema.json").schema
     assert (schema.state_names, schema.action_units) == (("x", "y", "z"), ("m",) * 3)
-    assert (schema.camera_names, schema.task) == (("top", "wrist"), given["task"])
+    assert (schema.camera_names, schema.environment) == (("top", "wrist"), given["environment"])
     with pytest.raises(UserError, match="fps is 10, but the schema says 50"):
         open_dataset(folder, schema=given | {"rate": 50})
     with pytest.raises(UserError, match="3 state and 3 action dimensions, but the schema names 2"):
