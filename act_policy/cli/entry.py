@@ -34,12 +34,12 @@ def run(
     config_name: str,
     main: Callable[[DictConfig], int | None],
     arguments: list[str],
-    saved_config: Callable[[DictConfig], Path | None] | None = None,
+    saved_config: Callable[[DictConfig], DictConfig | None] | None = None,
 ) -> NoReturn:
     """Compose, call `main(config)` and exit with the code it returns; `--help`, `--cfg` only print.
 
-    saved_config may name a resolved YAML file to start from instead of the defaults (a run that is
-    resumed); what the command line says is then laid over it.
+    saved_config may give a resolved configuration to start from instead of the defaults (a run that
+    is resumed); what the command line says is then laid over it.
     """
     warnings.formatwarning = _warning
     try:
@@ -98,7 +98,7 @@ def _warning(
 def configuration(
     config_name: str,
     arguments: list[str],
-    saved_config: Callable[[DictConfig], Path | None] | None = None,
+    saved_config: Callable[[DictConfig], DictConfig | None] | None = None,
 ) -> DictConfig:
     """What the YAML tree and the command line say together; UserError where they do not fit."""
     if flags := [a for a in arguments if a.startswith("-")]:
@@ -109,8 +109,8 @@ def configuration(
     values = [o for o, group in zip(overrides, is_group, strict=True) if not group]
     defaults = compose_config(config_name, choices)
     config = _with_values(config_name, choices, values, defaults)
-    if saved_config is not None and (path := saved_config(config)) is not None:
-        return _laid_over(load_yaml(path), config, [c.split("=")[0] for c in choices], values)
+    if saved_config is not None and (saved := saved_config(config)) is not None:
+        return _laid_over(saved, config, [c.split("=")[0] for c in choices], values)
     return config
 
 

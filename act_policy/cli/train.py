@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from act_policy.cli.entry import plain
+from act_policy.cli.entry import load_yaml, plain
 
 if TYPE_CHECKING:
     from act_policy.data.dataset import DemonstrationDataset
 
-KL_WEIGHT = "model.kl_weight"
+ORIGINAL_KL_WEIGHT = 10.0
+"""What ACT and LeRobot train with."""
 
 
 def main(config: DictConfig) -> None:
@@ -53,6 +54,8 @@ def main(config: DictConfig) -> None:
         print(said)
         return
     initial = None if resumed or config.get("init") is None else load_initial(config)
+    if config.loss.kl_weight is None and config.model.latent_size:
+        config.loss.kl_weight = ORIGINAL_KL_WEIGHT
     data = instantiate(
         config.data, chunk_length=config.model.chunk_length, seed=config.seed, _convert_="all"
     )
@@ -68,6 +71,8 @@ def main(config: DictConfig) -> None:
         checkpoint,
         initial,
         fine_tuned=config.get("init") is not None,
+        kl_weight=config.loss.kl_weight,
+        backbone_weights=config.backbone_weights,
     )
 
     def begin(trainer: object, module: object) -> None:
@@ -108,14 +113,15 @@ def load_initial(config: DictConfig) -> Any:
     from act_policy.training.run_folder import is_first_process
 
     given = [argument.split("=")[0] for argument in sys.argv[1:]]
-    if said := [name for name in given if name.split(".")[0] == "model" and name != KL_WEIGHT]:
+    if refused := [n for n in given if n.split(".")[0] in ("model", "backbone_weights")]:
         raise UserError(
-            f"{', '.join(said)}: with init= the network is the checkpoint's; leave it out "
-            f"(only {KL_WEIGHT} can be given)"
+            f"{', '.join(refused)}: with init= the network is the checkpoint's; leave it out"
         )
     config.init = str(Path(str(config.init)).absolute())
     policy = load_policy(config.init, Source.from_config(config.source))
-    config.model = network_config(policy, config.model.kl_weight)
+    config.model = network_config(policy)
+    if not policy.config.latent_size:
+        config.loss.kl_weight = None
     if is_first_process():
         print(f"starting from {config.init}: its network and its normalisation stay")
     return policy
@@ -154,8 +160,8 @@ def check_demonstrations(dataset: "DemonstrationDataset", config: DictConfig) ->
         raise UserError("\n".join(errors))
 
 
-def saved_config(config: DictConfig) -> Path | None:
-    """A resumed run starts from its own configuration."""
+def saved_config(config: DictConfig) -> DictConfig | None:
+    """Load the configuration of the run to resume; None for a new run."""
     if config.resume is None:
         return None
     from act_policy.errors import UserError
@@ -169,4 +175,12 @@ def saved_config(config: DictConfig) -> Path | None:
         config.resume = config.out
     elif config.out is not None:
         raise UserError("give out= for a new run or resume= for one that goes on, not both")
-    return find_run(str(config.resume)).folder / CONFIG_FILE
+    return migrated(load_yaml(find_run(str(config.resume)).folder / CONFIG_FILE))
+
+
+def migrated(config: DictConfig) -> DictConfig:
+    """Move the settings of a run from before `loss` and `backbone_weights` to their new names."""
+    if "loss" not in config:
+        config.loss = {"kl_weight": config.model.pop("kl_weight")}
+        config.backbone_weights = config.model.pop("backbone_weights")
+    return config

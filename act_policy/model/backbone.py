@@ -1,20 +1,14 @@
 """ResNet image encoder: a camera's image becomes a map of tokens."""
 
 import math
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Literal
 
-import torch
 from einops import rearrange
 from jaxtyping import Float
-from safetensors.torch import load_file
 from torch import Tensor, nn
-from torchvision.models import ResNet18_Weights, ResNet34_Weights, ResNet50_Weights
 from torchvision.models.resnet import BasicBlock, Bottleneck
 from torchvision.ops import FrozenBatchNorm2d
-
-from act_policy.errors import UserError
 
 BackboneName = Literal["resnet18", "resnet34", "resnet50"]
 BackboneNorm = Literal["frozen_batch", "batch", "group"]
@@ -23,12 +17,6 @@ BLOCKS: dict[str, tuple[type[BasicBlock] | type[Bottleneck], tuple[int, ...]]] =
     "resnet18": (BasicBlock, (2, 2, 2, 2)),
     "resnet34": (BasicBlock, (3, 4, 6, 3)),
     "resnet50": (Bottleneck, (3, 4, 6, 3)),
-}
-# The first version of each: what ACT and LeRobot start from.
-IMAGENET_FILES: dict[str, str] = {
-    "resnet18": ResNet18_Weights.IMAGENET1K_V1.url,
-    "resnet34": ResNet34_Weights.IMAGENET1K_V1.url,
-    "resnet50": ResNet50_Weights.IMAGENET1K_V1.url,
 }
 CHANNELS_PER_GROUP = 16
 
@@ -127,77 +115,3 @@ class ImageEncoder(nn.Module):
         """Make one token of each cell of the feature map."""
         features: Tensor = self.projection(self.backbone(images))
         return rearrange(features, "b d y x -> b (y x) d")
-
-
-def load_backbone_weights(backbone: ResNet, weights: str | Path | None) -> None:
-    """Fill the ResNet from a file; nothing is ever downloaded.
-
-    weights is None (stay random), "imagenet" (torchvision's file in torch's cache) or the path of a
-    torchvision state dict (.pth, .pt or .safetensors). Stages that were cut off and the classifier
-    are skipped; everything else must fit.
-
-    Raises:
-        UserError: the file is absent, unreadable, or does not fit this network; or a frozen norm
-            would stay as it was made.
-    """
-    if weights is None:
-        if any(isinstance(module, FrozenBatchNorm2d) for module in backbone.modules()):
-            raise UserError(
-                "model.backbone_norm=frozen_batch keeps the statistics of pretrained weights, and "
-                "model.backbone_weights=null gives none; set model.backbone_weights to imagenet or "
-                "a file, or model.backbone_norm to batch or group"
-            )
-        return
-    if weights == "imagenet":
-        url = IMAGENET_FILES[backbone.name]
-        path = Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1]
-        if not path.is_file():
-            raise UserError(
-                f"model.backbone_weights=imagenet: {path} does not exist and is not downloaded; "
-                f"put torchvision's {path.name} ({url}) there, or train from scratch with "
-                "model.backbone_weights=null model.backbone_norm=batch"
-            )
-    else:
-        path = Path(weights)
-        if not path.is_file():
-            raise UserError(f"backbone weights: {path} does not exist")
-    found = _read_state_dict(path)
-    expected = backbone.state_dict()
-    kept = {
-        key: tensor
-        for key, tensor in found.items()
-        if key in expected
-        or not (key.startswith(("fc.", "layer")) or key.endswith("num_batches_tracked"))
-    }
-    # num_batches_tracked only counts; files of a frozen norm lack it.
-    missing = [k for k in expected if k not in kept and not k.endswith("num_batches_tracked")]
-    unknown = [key for key in kept if key not in expected]
-    shapes = [
-        f"{key} {tuple(tensor.shape)} instead of {tuple(expected[key].shape)}"
-        for key, tensor in kept.items()
-        if key in expected and tensor.shape != expected[key].shape
-    ]
-    if missing or unknown or shapes:
-        problems = [
-            *(f"lacks {key}" for key in missing[:2]),
-            *(f"has unknown {key}" for key in unknown[:2]),
-            *(f"has {shape}" for shape in shapes[:2]),
-        ]
-        raise UserError(
-            f"backbone weights: {path} does not fit {backbone.name}: {'; '.join(problems)}; "
-            "pretrained weights need backbone_width 1 and a batch norm (frozen_batch or batch)"
-        )
-    backbone.load_state_dict(kept, strict=False)
-
-
-def _read_state_dict(path: Path) -> Mapping[str, Tensor]:
-    try:
-        if path.suffix == ".safetensors":
-            found: object = load_file(path)
-        else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise UserError(f"backbone weights: {path} cannot be read: {error}") from error
-    if not isinstance(found, Mapping) or not all(isinstance(v, Tensor) for v in found.values()):
-        raise UserError(f"backbone weights: {path} is not a state dict (names to tensors)")
-    return found

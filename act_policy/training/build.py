@@ -9,11 +9,11 @@ import lightning
 import numpy as np
 import torch
 
+from act_policy.checkpoints.backbone_weights import load_backbone_weights
 from act_policy.checkpoints.bundle import read_policy
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.errors import UserError
 from act_policy.model.act import ACTConfig
-from act_policy.model.backbone import load_backbone_weights
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.fine_tuning import keep_normalisation, start_from
 from act_policy.training.module import PolicyTraining
@@ -29,22 +29,23 @@ def build_policy(
     checkpoint: Path | None = None,
     initial: ACTPolicy | None = None,
     fine_tuned: bool = False,
+    backbone_weights: str | Path | None = None,
 ) -> ACTPolicy:
     """Make the policy for these demonstrations.
 
     Args:
-        model: fields of ACTConfig that the schema does not give, and backbone_weights.
+        model: fields of ACTConfig that the schema does not give.
         data: gives schema, statistics and the seeds that were shown.
         seed: of the random weights.
         checkpoint: of a run that goes on: its statistics are kept, its weights come later.
         initial: a policy to start from, see `fine_tuning`.
         fine_tuned: whether the run that goes on started from one.
+        backbone_weights: of a new network's image encoder, see `load_backbone_weights`.
 
     Raises:
         UserError: the settings or the demonstrations are not those of the checkpoint.
     """
-    fields = {name: value for name, value in model.items() if name != "backbone_weights"}
-    config = ACTConfig.for_schema(data.schema, **fields)
+    config = ACTConfig.for_schema(data.schema, **model)
     statistics = data.statistics
     if checkpoint is not None:
         saved = read_policy(checkpoint)
@@ -64,8 +65,7 @@ def build_policy(
     policy = ACTPolicy(config, data.schema, statistics)
     policy.demonstration_seeds = data.demonstration_seeds
     if checkpoint is None:
-        weights = model.get("backbone_weights")
-        load_backbone_weights(policy.act.image_encoder.backbone, weights)
+        load_backbone_weights(policy.act.image_encoder.backbone, backbone_weights)
     return policy
 
 
@@ -79,10 +79,10 @@ def build_training(
     checkpoint: Path | None = None,
     initial: ACTPolicy | None = None,
     fine_tuned: bool = False,
+    kl_weight: float | None = None,
+    backbone_weights: str | Path | None = None,
 ) -> PolicyTraining:
     """Make the policy and what trains it; see `build_policy` and `PolicyTraining`.
-
-    model also holds kl_weight.
 
     Raises:
         UserError: a setting is impossible, or is one that a resumed run cannot change.
@@ -96,13 +96,12 @@ def build_training(
                 f"{'with' if averaged else 'without'} averaged weights, and a resumed run cannot "
                 "change that"
             )
-    fields = {name: value for name, value in model.items() if name != "kl_weight"}
     return PolicyTraining(
-        build_policy(fields, data, seed, checkpoint, initial, fine_tuned),
+        build_policy(model, data, seed, checkpoint, initial, fine_tuned, backbone_weights),
         optimizer,
         max_steps,
         max_minutes,
-        model.get("kl_weight"),
+        kl_weight,
         seed,
         data.dataset.episode_names,
     )

@@ -16,22 +16,16 @@ from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import FieldStatistics, Schema, Statistics
 
-ORIGINAL_KL_WEIGHT = 10.0
-"""What ACT and LeRobot train with."""
-
 FAR = 10.0
 """Standard deviations beyond which a new demonstration is said to be unlike the old ones."""
 
 
-def network_config(policy: ACTPolicy, kl_weight: float | None) -> dict[str, Any]:
+def network_config(policy: ACTPolicy) -> dict[str, Any]:
     """Write the policy's network as the `model` settings of a run."""
     fields = policy.config.to_dict()
     for name in ("cameras", "state_size", "action_size", "environment_state_size"):
         del fields[name]
-    weight = None
-    if policy.config.latent_size:
-        weight = ORIGINAL_KL_WEIGHT if kl_weight is None else kl_weight
-    return {**fields, "kl_weight": weight, "backbone_weights": None}
+    return fields
 
 
 def start_from(policy: ACTPolicy, schema: Schema, statistics: Statistics) -> ACTPolicy:

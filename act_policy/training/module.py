@@ -52,14 +52,14 @@ class PolicyTraining(lightning.LightningModule):
         super().__init__()
         if max_steps < 1:
             raise UserError(f"max_steps: must be at least 1, found {max_steps}")
-        for name, value in (("max_minutes", max_minutes), ("model.kl_weight", kl_weight)):
+        for name, value in (("max_minutes", max_minutes), ("loss.kl_weight", kl_weight)):
             if value is not None and (not isinstance(value, int | float) or not value > 0):
                 raise UserError(f"{name}: expected a positive number or null, found {value!r}")
         if policy.config.latent_size and kl_weight is None:
-            raise UserError("model.kl_weight: must be given with a CVAE (latent_size > 0), e.g. 10")
+            raise UserError("loss.kl_weight: must be given with a CVAE (latent_size > 0), e.g. 10")
         if not policy.config.latent_size and kl_weight is not None:
             raise UserError(
-                f"model.kl_weight={kl_weight} does nothing without a CVAE (latent_size 0); "
+                f"loss.kl_weight={kl_weight} does nothing without a CVAE (latent_size 0); "
                 "set it to null"
             )
         self.policy = policy

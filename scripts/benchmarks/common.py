@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def training_config(config: Any) -> Any:
-    """Compose what train.py would use for the recipe; no data and no pretrained weights."""
+    """Compose what train.py would use for the recipe; no data."""
     from omegaconf import OmegaConf
 
     from act_policy.cli.entry import compose_config
@@ -27,7 +27,6 @@ def training_config(config: Any) -> Any:
         choices.append(f"data.batch_size={config.batch_size}")
     settings = compose_config("train", choices)
     OmegaConf.set_struct(settings, False)
-    settings.model.backbone_weights = None
     return settings
 
 
@@ -86,8 +85,7 @@ def make_policy(config: Any, settings: Any) -> Any:
     from act_policy.model.policy import ACTPolicy
 
     schema = make_schema(config)
-    fields = {k: v for k, v in settings.model.items() if k not in ("kl_weight", "backbone_weights")}
-    return ACTPolicy(ACTConfig.for_schema(schema, **fields), schema, make_statistics())
+    return ACTPolicy(ACTConfig.for_schema(schema, **settings.model), schema, make_statistics())
 
 
 def make_schema(config: Any) -> Any:

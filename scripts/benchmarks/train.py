@@ -55,9 +55,8 @@ def training_row(config: Any, settings: Any, who: str) -> Row:
     torch.set_num_threads(config.threads)
     size, steps = settings.data.batch_size, 100_000
     policy = make_policy(config, settings)
-    training = PolicyTraining(
-        policy, instantiate(settings.optim), steps, kl_weight=settings.model.kl_weight
-    )
+    kl_weight = 10.0 if settings.model.latent_size else None
+    training = PolicyTraining(policy, instantiate(settings.optim), steps, kl_weight=kl_weight)
     clock = Clock()
     batches = [
         random_batch(policy.schema, settings.model.chunk_length, size, seed) for seed in range(4)

@@ -47,7 +47,6 @@ def _threads() -> Iterator[None]:
 
 def act_config(model: DictConfig) -> ACTConfig:
     fields: dict[str, Any] = OmegaConf.to_container(model)  # type: ignore[assignment]
-    del fields["kl_weight"], fields["backbone_weights"]
     return ACTConfig.for_schema(SCHEMA, **fields)
 
 
@@ -59,7 +58,7 @@ def check(config: DictConfig) -> None:
     data = instantiate(config.data, path="somewhere", chunk_length=4, seed=0)
     assert isinstance(data, DemonstrationDataModule)
     assert set(instantiate(config.callbacks)) == set(config.callbacks)
-    assert (config.model.kl_weight is None) == (config.model.latent_size == 0)
+    assert config.loss.kl_weight is None or config.model.latent_size > 0
     assert config.max_steps >= config.validate_every >= config.log_every
 
 
@@ -113,7 +112,7 @@ def test_act_paper_is_the_originals_network() -> None:
 
 def test_every_field_of_the_network_stands_in_every_model_config() -> None:
     given = {"cameras", "state_size", "action_size", "environment_state_size"}
-    fields = set(ACTConfig.__dataclass_fields__) - given | {"kl_weight", "backbone_weights"}
+    fields = set(ACTConfig.__dataclass_fields__) - given
     for choice in choices("model"):
         assert set(composed(f"model={choice}").model) == fields
 

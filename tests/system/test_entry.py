@@ -23,7 +23,7 @@ def main(config):
     print(config.colour.name, config.coats, config.width)
 
 def saved(config):
-    return Path(config.again) if config.again else None
+    return entry.load_yaml(Path(config.again)) if config.again else None
 
 if __name__ == "__main__":
     entry.run("paint", main, sys.argv[1:], saved)

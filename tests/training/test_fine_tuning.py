@@ -31,14 +31,13 @@ from tests.training.training_for_tests import (
     write_demonstrations,
 )
 
-NOT_OURS = ("kl_weight", "backbone_weights")
 TRAIN = ROOT / "scripts" / "train.py"
 
 
 def make_policy(schema: Schema = SCHEMA, **fields: object) -> ACTPolicy:
     """A policy whose normalisation is far from that of the demonstrations."""
     torch.manual_seed(1)
-    settings = {k: v for k, v in TINY.items() if k not in NOT_OURS} | fields
+    settings = TINY | fields
     state = FieldStatistics(*(np.array(x) for x in ([5, -3.0], [2, 4.0], [1, -9.0], [9, 3.0])))
     unknown = np.full(3, np.nan)
     action = FieldStatistics(np.array([1, 2, 0.5]), np.array([3, 0, 0.5]), unknown, unknown)
@@ -50,9 +49,7 @@ def make_policy(schema: Schema = SCHEMA, **fields: object) -> ACTPolicy:
 
 
 def begin(policy: ACTPolicy, data: DemonstrationDataModule) -> ACTPolicy:
-    settings = network_config(policy, None)
-    del settings["kl_weight"]  # the training's, not the policy's
-    return build_policy(settings, data, seed=0, initial=policy)
+    return build_policy(network_config(policy), data, seed=0, initial=policy)
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +59,7 @@ def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_starts_as_the_policy_it_starts_from(demonstrations: Path) -> None:
     policy, data = make_policy(), make_data(demonstrations)
-    settings = network_config(policy, None)
-    assert settings == {**TINY, "kl_weight": 10.0}
+    assert network_config(policy) == TINY
     started = begin(policy, data)
     observation = random_observation(policy, 3, np.random.default_rng(0))
     assert np.array_equal(started.predict_chunk(observation), policy.predict_chunk(observation))
@@ -78,9 +74,9 @@ def test_it_starts_as_the_policy_it_starts_from(demonstrations: Path) -> None:
 
 def test_it_is_trained_saved_and_resumed(demonstrations: Path, tmp_path: Path) -> None:
     policy, data = make_policy(), make_data(demonstrations)
-    model = network_config(policy, 1.0)
+    model = network_config(policy)
     optimizer = OptimizerConfig(warmup_steps=2, ema_decay=0.9)
-    training = build_training(model, optimizer, data, 10, initial=policy)
+    training = build_training(model, optimizer, data, 10, initial=policy, kl_weight=1.0)
     observation = random_observation(policy, 2, np.random.default_rng(0))
     expected = policy.predict_chunk(observation)
     assert np.array_equal(training.policy.predict_chunk(observation), expected)
@@ -89,7 +85,7 @@ def test_it_is_trained_saved_and_resumed(demonstrations: Path, tmp_path: Path) -
     other = write_demonstrations(tmp_path / "other", lengths=(5, 8, 6), seed=1)
     start = ACTPolicy.load(first.folder)
     tuned = run_training(
-        other, tmp_path / "tuned", stop_at=5, initial=start, model=network_config(start, 1.0)
+        other, tmp_path / "tuned", stop_at=5, initial=start, model=network_config(start)
     )
     saved = ACTPolicy.load(tuned.folder)
     assert not np.array_equal(saved.predict_chunk(observation), start.predict_chunk(observation))

@@ -31,9 +31,13 @@ from tests.training.training_for_tests import (
 )
 
 
-def make_training(demonstrations: Path, **model: Any) -> tuple[PolicyTraining, Batch]:
+def make_training(
+    demonstrations: Path, kl_weight: float | None = 1.0, **model: Any
+) -> tuple[PolicyTraining, Batch]:
     data = make_data(demonstrations)
-    training = build_training(TINY | model, OptimizerConfig(), data, max_steps=10)
+    training = build_training(
+        TINY | model, OptimizerConfig(), data, max_steps=10, kl_weight=kl_weight
+    )
     return training, next(iter(data.train_dataloader()))
 
 
@@ -244,14 +248,16 @@ def test_nonsense_limits_are_refused(demonstrations: Path, tmp_path: Path) -> No
     with pytest.raises(UserError, match=r"max_minutes.*found 0"):
         run_training(demonstrations, tmp_path, max_minutes=0.0)
     with pytest.raises(UserError, match=r"kl_weight.*found -1"):
-        run_training(demonstrations, tmp_path, model={"kl_weight": -1.0})
+        run_training(demonstrations, tmp_path, kl_weight=-1.0)
     for name in ("validate_every", "log_every"):
         with pytest.raises(UserError, match=rf"{name}=0: .*1 or more"):
             build_trainer(
                 tmp_path, **({"max_steps": 1, "validate_every": 1, "log_every": 1} | {name: 0})
             )
     with pytest.raises(UserError, match=r"seed.*found -1"):
-        build_training(TINY, OptimizerConfig(), make_data(demonstrations), 1, seed=-1)
+        build_training(
+            TINY, OptimizerConfig(), make_data(demonstrations), 1, seed=-1, kl_weight=1.0
+        )
 
 
 @pytest.mark.parametrize(
@@ -292,5 +298,5 @@ def test_batch_norm_over_one_cell_of_one_sample_is_refused_before_training(
 
 
 def test_a_frozen_norm_wants_weights(demonstrations: Path) -> None:
-    with pytest.raises(UserError, match=r"model.backbone_weights to imagenet.*model.backbone_norm"):
+    with pytest.raises(UserError, match=r"backbone_weights to imagenet.*model.backbone_norm"):
         make_training(demonstrations, backbone_norm="frozen_batch")

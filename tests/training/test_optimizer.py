@@ -15,9 +15,8 @@ from tests.training.training_for_tests import TINY
 
 @pytest.fixture(scope="module")
 def model() -> ACT:
-    fields = {k: v for k, v in TINY.items() if k not in ("kl_weight", "backbone_weights")}
     cameras = (Camera("front", 16, 16),)
-    return ACT(ACTConfig(cameras=cameras, state_size=2, action_size=3, **fields))
+    return ACT(ACTConfig(cameras=cameras, state_size=2, action_size=3, **TINY))
 
 
 def test_every_parameter_is_in_exactly_one_group(model: ACT) -> None:

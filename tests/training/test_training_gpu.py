@@ -44,7 +44,9 @@ def run_on_gpu(
 ) -> tuple[Run, Look]:
     data = make_data(demonstrations)
     steps = 10 if checkpoint is None else 14
-    training = build_training(TINY, OptimizerConfig(), data, steps, checkpoint=checkpoint)
+    training = build_training(
+        TINY, OptimizerConfig(), data, steps, checkpoint=checkpoint, kl_weight=1.0
+    )
     look = Look()
     callbacks = [Checkpoints(), look]
     trainer = build_trainer(folder, steps, 5, 1, callbacks=callbacks, **options)

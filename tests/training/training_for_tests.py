@@ -59,13 +59,11 @@ TINY: dict[str, Any] = SMALLEST | {
     "dropout": 0.1,
     "latent_size": 4,
     "latent_layers": 1,
-    "kl_weight": 1.0,
     "backbone": "resnet18",
     "backbone_norm": "batch",
-    "backbone_weights": None,
     "camera_embedding": True,
 }
-NO_CVAE: dict[str, Any] = {"latent_size": 0, "latent_layers": 0, "kl_weight": None}
+NO_CVAE: dict[str, Any] = {"latent_size": 0, "latent_layers": 0}
 
 
 @dataclass
@@ -125,12 +123,14 @@ def run_training(
     max_minutes: float | None = None,
     initial: ACTPolicy | None = None,
     fine_tuned: bool = False,
+    kl_weight: float = 1.0,
     **options: Any,
 ) -> Run:
     """Train act_tiny on the CPU; options are the data module's."""
     data = make_data(demonstrations, **options)
+    network = TINY | (model or {})
     training = build_training(
-        TINY | (model or {}),
+        network,
         optimizer or OptimizerConfig(warmup_steps=2, ema_decay=0.9),
         data,
         max_steps,
@@ -139,6 +139,7 @@ def run_training(
         checkpoint=checkpoint,
         initial=initial,
         fine_tuned=fine_tuned,
+        kl_weight=kl_weight if network["latent_size"] else None,
     )
     recorder = Recorder(stop_at)
     trainer = build_trainer(
