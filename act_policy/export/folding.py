@@ -24,7 +24,7 @@ from torchvision.ops import FrozenBatchNorm2d
 from act_policy.model.act import ACT
 from act_policy.model.attention import MultiHeadAttention
 from act_policy.model.backbone import ImageEncoder, ResNet
-from act_policy.model.block import DecoderBlock
+from act_policy.model.block import Block, BlockConfig, DecoderBlock
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation
 
@@ -59,7 +59,7 @@ class FoldedPolicy(nn.Module):
         first, *others = act.decoder
         assert isinstance(first, DecoderBlock)
         queries = act.query_positions
-        self.first_decoder_block = FoldedFirstDecoderBlock(first, queries, positions)
+        self.first_decoder_block = FoldedFirstDecoderBlock(first, config.block, queries, positions)
         for layer in others:
             _fold_attention(layer, "self_attention", queries, queries)
             _fold_attention(layer, "cross_attention", queries, positions)
@@ -169,11 +169,10 @@ class FoldedAttention(nn.Module):
             projected, "b m (two heads e) -> two b heads m e", two=2, heads=self.heads
         ).unbind()
         weights = torch.softmax(query @ key.transpose(-2, -1), dim=-1)
-        output: Tensor = self.out_proj(rearrange(weights @ value, "b heads q e -> b q (heads e)"))
-        return output
+        return self.out_proj(rearrange(weights @ value, "b heads q e -> b q (heads e)"))
 
 
-class FoldedFirstDecoderBlock(nn.Module):
+class FoldedFirstDecoderBlock(Block):
     """The decoder block whose queries are zeros: from the memory on it depends on the cameras."""
 
     queries: Tensor
@@ -182,11 +181,11 @@ class FoldedFirstDecoderBlock(nn.Module):
     def __init__(
         self,
         block: DecoderBlock,
+        config: BlockConfig,
         query_positions: Float[Tensor, "k d"],
         memory_positions: Float[Tensor, "m d"],
     ) -> None:
-        super().__init__()
-        self.pre_norm = block.pre_norm
+        super().__init__(config)
         self.cross_attention = FoldedAttention(
             block.cross_attention, query_positions, memory_positions
         )
@@ -205,11 +204,7 @@ class FoldedFirstDecoderBlock(nn.Module):
     def forward(self, memory: Float[Tensor, "b m d"]) -> Float[Tensor, "b k d"]:
         """Return what DecoderBlock returns for queries of zeros."""
         queries = self.norm2(self.queries + self.cross_attention.read(self.asked, memory))
-        if self.pre_norm:
-            output: Tensor = queries + self.ffn(self.norm3(queries))
-            return output
-        output = self.norm3(queries + self.ffn(queries))
-        return output
+        return self.residual(queries, self.ffn, self.norm3)
 
 
 def _fold_attention(

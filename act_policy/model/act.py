@@ -53,14 +53,6 @@ class ACT(nn.Module):
         super().__init__()
         self.config = config
         width = config.width
-        stack = (
-            width,
-            config.heads,
-            config.feedforward_width,
-            config.activation,
-            config.dropout,
-            config.pre_norm,
-        )
         self.latent_encoder = None
         if config.latent_size:
             self.latent_encoder = LatentEncoder(
@@ -69,7 +61,7 @@ class ACT(nn.Module):
                 config.chunk_length,
                 config.latent_size,
                 config.latent_layers,
-                *stack,
+                config.block,
             )
             self.latent_projection = nn.Linear(config.latent_size, width)
         else:
@@ -98,9 +90,11 @@ class ACT(nn.Module):
             cameras = torch.arange(len(cells)).repeat_interleave(cells)
             self.register_buffer("camera_of_cell", cameras, persistent=False)
             self.camera_embedding = nn.Parameter(torch.randn(len(config.cameras), width))
-        self.encoder = TransformerEncoder(config.encoder_layers, *stack)
+        self.encoder = TransformerEncoder(config.encoder_layers, config.block)
         self.query_positions = nn.Parameter(torch.randn(config.chunk_length, width))
-        self.decoder = nn.ModuleList(DecoderBlock(*stack) for _ in range(config.decoder_layers))
+        self.decoder = nn.ModuleList(
+            DecoderBlock(config.block) for _ in range(config.decoder_layers)
+        )
         self.decoder_norm = nn.LayerNorm(width)
         self.action_head = nn.Linear(width, config.action_size)
         for transformer in (self.encoder, self.decoder, self.latent_encoder):
@@ -179,8 +173,7 @@ class ACT(nn.Module):
         queries = memory.new_zeros(memory.shape[0], *self.query_positions.shape)
         for layer in self.decoder:
             queries = layer(queries, memory, self.query_positions[None], positions[None])
-        actions: Tensor = self.action_head(self.decoder_norm(queries))
-        return actions
+        return self.action_head(self.decoder_norm(queries))
 
     def _choose_latent(
         self, state: Tensor, actions: Tensor | None, is_pad: Tensor | None, latent: Latent

@@ -85,7 +85,7 @@ class ResNet(nn.Module):
 
     def forward(self, images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b c y x"]:
         """Compute the feature map of the last stage kept."""
-        features: Tensor = self.maxpool(self.relu(self.bn1(self.conv1(images))))
+        features = self.maxpool(self.relu(self.bn1(self.conv1(images))))
         for stage in range(1, self.stage_count + 1):
             features = self.get_submodule(f"layer{stage}")(features)
         return features
@@ -113,5 +113,4 @@ class ImageEncoder(nn.Module):
 
     def forward(self, images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b t d"]:
         """Make one token of each cell of the feature map."""
-        features: Tensor = self.projection(self.backbone(images))
-        return rearrange(features, "b d y x -> b (y x) d")
+        return rearrange(self.projection(self.backbone(images)), "b d y x -> b (y x) d")

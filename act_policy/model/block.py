@@ -4,6 +4,8 @@ Positions say where a token comes from. They are added to query and key, so they
 whom, and not to value, so what is carried over is content alone (DETR and ACT do so).
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from jaxtyping import Bool, Float
@@ -12,6 +14,22 @@ from torch import Tensor, nn
 from act_policy.model.attention import MultiHeadAttention
 
 Activation = Literal["relu", "gelu"]
+
+
+@dataclass(frozen=True)
+class BlockConfig:
+    """Sizes and choices that the blocks of a Transformer share.
+
+    feedforward_width: of the hidden layer; None is 4 * width.
+    pre_norm: whether a layer norm comes before each step, or after it; see `Block`.
+    """
+
+    width: int
+    heads: int
+    feedforward_width: int | None = None
+    activation: Activation = "gelu"
+    dropout: float = 0.0
+    pre_norm: bool = False
 
 
 def add_positions(
@@ -40,36 +58,44 @@ class FeedForward(nn.Module):
 
     def forward(self, tokens: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
         """Compute contract(activation(expand(tokens)))."""
-        hidden: Tensor = self.dropout(self.activation(self.expand(tokens)))
-        output: Tensor = self.contract(hidden)
-        return output
+        return self.contract(self.dropout(self.activation(self.expand(tokens))))
 
 
-class TransformerBlock(nn.Module):
-    """Self-attention, then feed-forward, each added to what came in (residual).
+class Block(nn.Module):
+    """The steps of a block: each is added to what came in (residual), with a layer norm.
 
-    Post-norm, as in the first Transformer and in ACT:
-        x = norm1(x + attention(x)); x = norm2(x + ffn(x))
-    Pre-norm, easier to train from scratch:
-        x = x + attention(norm1(x)); x = x + ffn(norm2(x))
+    Post-norm, as in the first Transformer and in ACT:  x = norm(x + step(x))
+    Pre-norm, easier to train from scratch:             x = x + step(norm(x))
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        feedforward_width: int | None = None,
-        activation: Activation = "gelu",
-        dropout: float = 0.0,
-        pre_norm: bool = False,
-    ) -> None:
+    def __init__(self, config: BlockConfig) -> None:
         super().__init__()
-        self.pre_norm = pre_norm
-        self.attention = MultiHeadAttention(width, heads, dropout)
-        self.norm1 = nn.LayerNorm(width)
-        self.ffn = FeedForward(width, feedforward_width, activation, dropout)
-        self.norm2 = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
+        self.pre_norm = config.pre_norm
+        self.dropout = nn.Dropout(config.dropout)
+
+    def residual(
+        self,
+        tokens: Float[Tensor, "b n d"],
+        step: Callable[[Tensor], Tensor],
+        norm: Callable[[Tensor], Tensor],
+    ) -> Float[Tensor, "b n d"]:
+        """Take one step, with its norm after it (post-norm) or before it (pre-norm)."""
+        if self.pre_norm:
+            return tokens + self.dropout(step(norm(tokens)))
+        return norm(tokens + self.dropout(step(tokens)))
+
+
+class TransformerBlock(Block):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__(config)
+        self.attention = MultiHeadAttention(config.width, config.heads, config.dropout)
+        self.norm1 = nn.LayerNorm(config.width)
+        self.ffn = FeedForward(
+            config.width, config.feedforward_width, config.activation, config.dropout
+        )
+        self.norm2 = nn.LayerNorm(config.width)
 
     def forward(
         self,
@@ -78,45 +104,32 @@ class TransformerBlock(nn.Module):
         allowed: Bool[Tensor, "*#b #t #t"] | None = None,
     ) -> Float[Tensor, "b t d"]:
         """Let the tokens read each other; allowed is MultiHeadAttention's mask."""
-        if self.pre_norm:
-            tokens = tokens + self._attend(self.norm1(tokens), positions, allowed)
-            output: Tensor = tokens + self.dropout(self.ffn(self.norm2(tokens)))
-            return output
-        tokens = self.norm1(tokens + self._attend(tokens, positions, allowed))
-        output = self.norm2(tokens + self.dropout(self.ffn(tokens)))
-        return output
 
-    def _attend(self, tokens: Tensor, positions: Tensor | None, allowed: Tensor | None) -> Tensor:
-        placed = add_positions(tokens, positions)
-        output: Tensor = self.dropout(self.attention(placed, placed, tokens, allowed)[0])
-        return output
+        def attend(tokens: Tensor) -> Tensor:
+            placed = add_positions(tokens, positions)
+            return self.attention(placed, placed, tokens, allowed)[0]
+
+        tokens = self.residual(tokens, attend, self.norm1)
+        return self.residual(tokens, self.ffn, self.norm2)
 
 
-class DecoderBlock(nn.Module):
+class DecoderBlock(Block):
     """Queries read each other, then the memory, then each works on what it found.
 
-    The memory is the encoder's output: what the cameras and the joints say. norm1, norm2 and norm3
-    belong to the three steps, after them (post-norm) or before them (pre-norm).
+    The memory is the encoder's output, made from the cameras and the joints. norm1, norm2 and norm3
+    belong to the three steps.
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        feedforward_width: int | None = None,
-        activation: Activation = "gelu",
-        dropout: float = 0.0,
-        pre_norm: bool = False,
-    ) -> None:
-        super().__init__()
-        self.pre_norm = pre_norm
-        self.self_attention = MultiHeadAttention(width, heads, dropout)
-        self.norm1 = nn.LayerNorm(width)
-        self.cross_attention = MultiHeadAttention(width, heads, dropout)
-        self.norm2 = nn.LayerNorm(width)
-        self.ffn = FeedForward(width, feedforward_width, activation, dropout)
-        self.norm3 = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__(config)
+        self.self_attention = MultiHeadAttention(config.width, config.heads, config.dropout)
+        self.norm1 = nn.LayerNorm(config.width)
+        self.cross_attention = MultiHeadAttention(config.width, config.heads, config.dropout)
+        self.norm2 = nn.LayerNorm(config.width)
+        self.ffn = FeedForward(
+            config.width, config.feedforward_width, config.activation, config.dropout
+        )
+        self.norm3 = nn.LayerNorm(config.width)
 
     def forward(
         self,
@@ -127,52 +140,27 @@ class DecoderBlock(nn.Module):
     ) -> Float[Tensor, "b q d"]:
         """Return the queries, each enriched by the others and by the memory."""
         placed_memory = add_positions(memory, memory_positions)
-        if self.pre_norm:
-            queries = queries + self._read_queries(self.norm1(queries), query_positions)
-            queries = queries + self._read_memory(
-                self.norm2(queries), query_positions, placed_memory, memory
-            )
-            output: Tensor = queries + self.dropout(self.ffn(self.norm3(queries)))
-            return output
-        queries = self.norm1(queries + self._read_queries(queries, query_positions))
-        queries = self.norm2(
-            queries + self._read_memory(queries, query_positions, placed_memory, memory)
-        )
-        output = self.norm3(queries + self.dropout(self.ffn(queries)))
-        return output
 
-    def _read_queries(self, queries: Tensor, positions: Tensor | None) -> Tensor:
-        placed = add_positions(queries, positions)
-        output: Tensor = self.dropout(self.self_attention(placed, placed, queries)[0])
-        return output
+        def read_each_other(queries: Tensor) -> Tensor:
+            placed = add_positions(queries, query_positions)
+            return self.self_attention(placed, placed, queries)[0]
 
-    def _read_memory(
-        self, queries: Tensor, positions: Tensor | None, placed_memory: Tensor, memory: Tensor
-    ) -> Tensor:
-        placed = add_positions(queries, positions)
-        output: Tensor = self.dropout(self.cross_attention(placed, placed_memory, memory)[0])
-        return output
+        def read_memory(queries: Tensor) -> Tensor:
+            placed = add_positions(queries, query_positions)
+            return self.cross_attention(placed, placed_memory, memory)[0]
+
+        queries = self.residual(queries, read_each_other, self.norm1)
+        queries = self.residual(queries, read_memory, self.norm2)
+        return self.residual(queries, self.ffn, self.norm3)
 
 
 class TransformerEncoder(nn.Module):
     """A stack of TransformerBlocks; in pre-norm a last norm follows, as nothing else would."""
 
-    def __init__(
-        self,
-        layers: int,
-        width: int,
-        heads: int,
-        feedforward_width: int | None = None,
-        activation: Activation = "gelu",
-        dropout: float = 0.0,
-        pre_norm: bool = False,
-    ) -> None:
+    def __init__(self, layers: int, config: BlockConfig) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            TransformerBlock(width, heads, feedforward_width, activation, dropout, pre_norm)
-            for _ in range(layers)
-        )
-        self.norm = nn.LayerNorm(width) if pre_norm else nn.Identity()
+        self.layers = nn.ModuleList(TransformerBlock(config) for _ in range(layers))
+        self.norm = nn.LayerNorm(config.width) if config.pre_norm else nn.Identity()
 
     def forward(
         self,
@@ -180,8 +168,7 @@ class TransformerEncoder(nn.Module):
         positions: Float[Tensor, "#b t d"] | None = None,
         allowed: Bool[Tensor, "*#b #t #t"] | None = None,
     ) -> Float[Tensor, "b t d"]:
-        """Run every block; the positions are added anew in each."""
+        """Run every block; each adds the positions again."""
         for layer in self.layers:
             tokens = layer(tokens, positions, allowed)
-        output: Tensor = self.norm(tokens)
-        return output
+        return self.norm(tokens)

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from act_policy.errors import UserError
 from act_policy.model.backbone import CHANNELS_PER_GROUP, BackboneName, BackboneNorm
-from act_policy.model.block import Activation
+from act_policy.model.block import Activation, BlockConfig
 from act_policy.types import Camera, Schema
 
 
@@ -109,6 +109,18 @@ class ACTConfig:
     def camera_names(self) -> tuple[str, ...]:
         """Cameras in the order of their tokens."""
         return tuple(camera.name for camera in self.cameras)
+
+    @property
+    def block(self) -> BlockConfig:
+        """The part that every Transformer block is made from."""
+        return BlockConfig(
+            width=self.width,
+            heads=self.heads,
+            feedforward_width=self.feedforward_width,
+            activation=self.activation,
+            dropout=self.dropout,
+            pre_norm=self.pre_norm,
+        )
 
     @classmethod
     def for_schema(cls, schema: Schema, **fields: Any) -> "ACTConfig":

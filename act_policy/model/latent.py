@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from act_policy.model.block import Activation, TransformerEncoder
+from act_policy.model.block import BlockConfig, TransformerEncoder
 from act_policy.model.positions import sine_positions
 
 
@@ -28,21 +28,15 @@ class LatentEncoder(nn.Module):
         chunk_length: int,
         latent_size: int,
         layers: int,
-        width: int,
-        heads: int,
-        feedforward_width: int,
-        activation: Activation,
-        dropout: float,
-        pre_norm: bool,
+        block: BlockConfig,
     ) -> None:
         super().__init__()
+        width = block.width
         self.cls = nn.Parameter(torch.randn(width))
         self.state_projection = nn.Linear(state_size, width)
         self.action_projection = nn.Linear(action_size, width)
         self.register_buffer("positions", sine_positions(2 + chunk_length, width), persistent=False)
-        self.encoder = TransformerEncoder(
-            layers, width, heads, feedforward_width, activation, dropout, pre_norm
-        )
+        self.encoder = TransformerEncoder(layers, block)
         # First half of the output: mean; second half: log variance.
         self.latent_projection = nn.Linear(width, 2 * latent_size)
 

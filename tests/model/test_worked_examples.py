@@ -15,7 +15,13 @@ from act_policy.model.attention import (
     scaled_dot_product_attention,
     scaled_dot_product_attention_by_hand,
 )
-from act_policy.model.block import DecoderBlock, FeedForward, TransformerBlock, add_positions
+from act_policy.model.block import (
+    BlockConfig,
+    DecoderBlock,
+    FeedForward,
+    TransformerBlock,
+    add_positions,
+)
 from tests.paths import ROOT
 from tests.tolerance import rounding
 
@@ -68,7 +74,7 @@ def all_keys_masked(example: dict[str, Any]) -> None:
 
 
 def layer_norm(example: dict[str, Any]) -> None:
-    norm = TransformerBlock(2, 1).norm1
+    norm = TransformerBlock(BlockConfig(2, 1)).norm1
     found = norm(torch.tensor([example["input"]], dtype=torch.float32))
     expected = torch.tensor([example["output_without_affine_and_eps"]], dtype=torch.float32)
     torch.testing.assert_close(found, expected * 0.999995, atol=rounding(8), rtol=0)
@@ -112,7 +118,7 @@ def convex_combination(example: dict[str, Any]) -> None:
     low, high = heads[2].amin(2, keepdim=True), heads[2].amax(2, keepdim=True)
     slack = rounding(2 * 5, heads[2].abs().max().item())  # sums of five weights and five products
     assert ((mixed >= low - slack) & (mixed <= high + slack)).all()
-    block = TransformerBlock(8, 2)(x)
+    block = TransformerBlock(BlockConfig(8, 2))(x)
     assert (block > x.amax(1, keepdim=True)).any()
 
 
@@ -156,14 +162,14 @@ def heads_split_features_not_tokens(example: dict[str, Any]) -> None:
 
 def block_shapes(example: dict[str, Any]) -> None:
     for case in example["cases"]:
-        block = TransformerBlock(case["x"][2], heads=4)
+        block = TransformerBlock(BlockConfig(case["x"][2], heads=4))
         x = torch.randn(case["x"])
         assert list(block.ffn.expand(x).shape) == case["ffn_hidden"]
         assert list(block(x).shape) == case["out"]
         assert isinstance(block.ffn.activation, nn.GELU)
         y = block.norm1(x + block.attention(x, x, x)[0])
         torch.testing.assert_close(block(x), block.norm2(y + block.ffn(y)))
-        block = TransformerBlock(case["x"][2], heads=4, pre_norm=True)
+        block = TransformerBlock(BlockConfig(case["x"][2], heads=4, pre_norm=True))
         normed = block.norm1(x)
         y = x + block.attention(normed, normed, normed)[0]
         torch.testing.assert_close(block(x), y + block.ffn(block.norm2(y)))
@@ -171,7 +177,7 @@ def block_shapes(example: dict[str, Any]) -> None:
 
 def order_is_invisible_without_positions(example: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    block = TransformerBlock(16, 4)
+    block = TransformerBlock(BlockConfig(16, 4))
     x, positions, order = torch.randn(2, 6, 16), torch.randn(1, 6, 16), torch.randperm(6)
     torch.testing.assert_close(block(x[:, order]), block(x)[:, order])
     assert (block(x[:, order], positions) - block(x, positions)[:, order]).abs().max() > 0.01
@@ -199,7 +205,7 @@ def cost_growth(example: dict[str, Any]) -> None:
 
 def cross_attention(example: dict[str, Any]) -> None:
     for case in example["cases"]:
-        attention = DecoderBlock(case["query"][2], case["heads"]).cross_attention
+        attention = DecoderBlock(BlockConfig(case["query"][2], case["heads"])).cross_attention
         memory = torch.randn(case["memory"])
         output, weights = attention(torch.randn(case["query"]), memory, memory, need_weights=True)
         assert weights is not None

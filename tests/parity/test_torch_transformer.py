@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from act_policy.model.attention import MultiHeadAttention
 from act_policy.model.block import (
     Activation,
+    BlockConfig,
     DecoderBlock,
     FeedForward,
     TransformerBlock,
@@ -119,7 +120,7 @@ def test_encoder_layer(activation: Activation, pre_norm: bool) -> None:
     theirs = nn.TransformerEncoderLayer(
         WIDTH, HEADS, HIDDEN, 0.0, activation, batch_first=True, norm_first=pre_norm
     )
-    ours = TransformerBlock(WIDTH, HEADS, HIDDEN, activation, pre_norm=pre_norm)
+    ours = TransformerBlock(BlockConfig(WIDTH, HEADS, HIDDEN, activation, pre_norm=pre_norm))
     copy_attention(theirs.self_attn, ours.attention)
     copy_feed_forward(theirs, ours.ffn)
     copy_norms(theirs, ours, ("norm1", "norm2"))
@@ -140,7 +141,7 @@ def test_decoder_layer(activation: Activation, pre_norm: bool) -> None:
     theirs = nn.TransformerDecoderLayer(
         WIDTH, HEADS, HIDDEN, 0.0, activation, batch_first=True, norm_first=pre_norm
     )
-    ours = DecoderBlock(WIDTH, HEADS, HIDDEN, activation, pre_norm=pre_norm)
+    ours = DecoderBlock(BlockConfig(WIDTH, HEADS, HIDDEN, activation, pre_norm=pre_norm))
     copy_attention(theirs.self_attn, ours.self_attention)
     copy_attention(theirs.multihead_attn, ours.cross_attention)
     copy_feed_forward(theirs, ours.ffn)
@@ -163,7 +164,7 @@ def test_encoder_stack(pre_norm: bool) -> None:
     )
     last = nn.LayerNorm(WIDTH) if pre_norm else None
     theirs = nn.TransformerEncoder(layer, 2, norm=last, enable_nested_tensor=False)
-    ours = TransformerEncoder(2, WIDTH, HEADS, HIDDEN, "relu", pre_norm=pre_norm)
+    ours = TransformerEncoder(2, BlockConfig(WIDTH, HEADS, HIDDEN, "relu", pre_norm=pre_norm))
     for their_layer, our_layer in zip(theirs.layers, ours.layers, strict=True):
         assert isinstance(their_layer, nn.TransformerEncoderLayer)
         assert isinstance(our_layer, TransformerBlock)
