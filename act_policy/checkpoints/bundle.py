@@ -21,14 +21,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from act_policy.checkpoints.weights_file import (
+from act_policy.checkpoints.locate import (
     BUNDLE_WEIGHTS,
-    WEIGHTS_FILES,
-    find_weights,
+    OWN_WEIGHTS,
+    find_own_weights,
     sha256_of,
 )
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
+from act_policy.model.policy import ACTPolicy
 from act_policy.system.atomic import atomic_file
 from act_policy.types import Schema, Statistics
 
@@ -39,8 +40,9 @@ CONFIG_FILE, SCHEMA_FILE = "config.json", "schema.json"
 
 
 class SavedPolicy(NamedTuple):
-    """Everything that makes a policy; weights is ACTPolicy's state dict.
+    """A policy as read from files, before it is built.
 
+    weights: ACTPolicy's state dict.
     demonstration_seeds: of the initial states it was shown; evaluation refuses to use them.
     """
 
@@ -51,25 +53,50 @@ class SavedPolicy(NamedTuple):
     demonstration_seeds: tuple[int, ...] = ()
 
 
-def to_checkpoint(saved: SavedPolicy) -> dict[str, Any]:
-    """Make the two entries that a training checkpoint carries for whoever runs the policy."""
+def to_checkpoint(policy: ACTPolicy) -> dict[str, Any]:
+    """Make the two entries of a training checkpoint from which the policy is loaded."""
     return {
-        CHECKPOINT_KEY: {**_description(saved), "schema": saved.schema.to_dict()},
-        WEIGHTS_KEY: dict(saved.weights),
+        CHECKPOINT_KEY: {**_description(policy), "schema": policy.schema.to_dict()},
+        WEIGHTS_KEY: policy.state_dict(),
     }
 
 
-def write_bundle(folder: Path, saved: SavedPolicy) -> None:
+def write_bundle(folder: Path, policy: ACTPolicy) -> None:
     """Write the three files; each appears whole or not at all, the one that binds them last."""
-    weights = {key: tensor.detach().cpu().contiguous() for key, tensor in saved.weights.items()}
-    contents = {BUNDLE_WEIGHTS: save(weights), SCHEMA_FILE: _to_json(saved.schema.to_dict())}
+    weights = {key: tensor.cpu().contiguous() for key, tensor in policy.state_dict().items()}
+    contents = {BUNDLE_WEIGHTS: save(weights), SCHEMA_FILE: _to_json(policy.schema.to_dict())}
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    contents[CONFIG_FILE] = _to_json({**_description(saved), "sha256": sums})
+    contents[CONFIG_FILE] = _to_json({**_description(policy), "sha256": sums})
     with ExitStack() as files:  # which closes the last that was opened first
         for name in reversed(contents):
             file = files.enter_context(atomic_file(folder / name))
             file.write(contents[name])
             file.flush()  # a full disk shows before anything is replaced
+
+
+def load_policy(path: Path) -> ACTPolicy:
+    """Load what `read_policy` reads, on the CPU and in evaluation mode.
+
+    Nothing is downloaded and no code in the file is run.
+
+    Raises:
+        UserError: the path holds no policy, or one that does not fit its own description.
+    """
+    saved = read_policy(path)
+    policy = ACTPolicy(saved.config, saved.schema, saved.statistics)
+    policy.demonstration_seeds = saved.demonstration_seeds
+    expected = {key: tensor.clone() for key, tensor in policy.normalizer.state_dict().items()}
+    try:
+        policy.load_state_dict(dict(saved.weights))
+    except RuntimeError as error:
+        raise UserError(f"{path}: the weights do not fit the config: {error}") from None
+    for key, tensor in expected.items():
+        if not torch.equal(policy.normalizer.get_buffer(key), tensor):
+            raise UserError(
+                f"{path}: the normaliser's {key} in the weights differs from the statistics "
+                "beside them; the files do not belong together"
+            )
+    return policy.eval()
 
 
 def read_policy(path: Path) -> SavedPolicy:
@@ -79,20 +106,20 @@ def read_policy(path: Path) -> SavedPolicy:
         UserError: nothing there, unreadable, or not written by this project.
     """
     if path.is_dir():
-        if (file := find_weights(path)) is None:
-            raise UserError(f"{path} holds no policy; expected one of {', '.join(WEIGHTS_FILES)}")
+        if (file := find_own_weights(path)) is None:
+            raise UserError(f"{path} holds no policy; expected one of {', '.join(OWN_WEIGHTS)}")
         return _read_bundle(path) if file.name == BUNDLE_WEIGHTS else _read_checkpoint(file)
     if not path.is_file():
         raise UserError(f"{path} does not exist; expected a run folder, a checkpoint or a bundle")
     return _read_checkpoint(path)
 
 
-def _description(saved: SavedPolicy) -> dict[str, Any]:
+def _description(policy: ACTPolicy) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
-        "act": saved.config.to_dict(),
-        "statistics": saved.statistics.to_dict(),
-        "demonstration_seeds": list(saved.demonstration_seeds),
+        "act": policy.config.to_dict(),
+        "statistics": policy.statistics.to_dict(),
+        "demonstration_seeds": list(policy.demonstration_seeds),
     }
 
 

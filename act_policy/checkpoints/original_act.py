@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from act_policy.checkpoints.kinds import ORIGINAL_STATISTICS_FILE, ORIGINAL_WEIGHTS_FILES
 from act_policy.checkpoints.lerobot.weights import from_lerobot
-from act_policy.data.schemas import ALOHA_NAMES, SchemaSource, aloha_schema, read_schema
+from act_policy.checkpoints.locate import ORIGINAL_STATISTICS_FILE, ORIGINAL_WEIGHTS_FILES
+from act_policy.checkpoints.source import Source
+from act_policy.data.schemas import ALOHA_NAMES, aloha_schema, read_schema
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
@@ -65,45 +66,32 @@ class _ArraysOnly(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def load_original_act(
-    path: Path,
-    cameras: Sequence[str] | None,
-    image_size: tuple[int, int] | None,
-    heads: int | None = None,
-    schema: SchemaSource | None = None,
-) -> ACTPolicy:
+def load_original_act(path: Path, source: Source) -> ACTPolicy:
     """Load a checkpoint of the original ACT; no code in its files is run.
 
     Args:
         path: the folder (policy_best.ckpt, else policy_last.ckpt) or one .ckpt file in it.
-        cameras: names in the order of training (camera_names in constants.py).
-        image_size: (height, width) of every camera.
-        heads: of the attention; None is the original's 8, and refused for another width than 512.
-        schema: names, units and rate; None takes ALOHA's, of 14 dimensions at 50 Hz.
+        source: cameras and image size, and the rest where it is not the original's; without a
+            schema it is ALOHA's, of 14 dimensions at 50 Hz.
 
     Raises:
         UserError: cameras or image size are not given, or the files do not hold such a policy.
     """
     weights_path = path if path.is_file() else _weights_file(path)
     try:
-        return _load(weights_path, cameras, image_size, heads, schema)
+        return _load(weights_path, source)
     except UserError as error:
         raise UserError(f"original ACT checkpoint {weights_path}: {error}") from None
 
 
-def _load(
-    path: Path,
-    names: Sequence[str] | None,
-    image_size: tuple[int, int] | None,
-    heads: int | None,
-    source: SchemaSource | None,
-) -> ACTPolicy:
+def _load(path: Path, source: Source) -> ACTPolicy:
     theirs = _weights(path)
-    cameras = _cameras(names, image_size, *_width_without_heads(theirs, heads))
+    heads = source.heads
+    cameras = _cameras(source.cameras, source.image_size, *_width_without_heads(theirs, heads))
     statistics = _statistics(path.parent / ORIGINAL_STATISTICS_FILE)
     config = _config(theirs, cameras, ORIGINAL_HEADS if heads is None else heads)
-    if source is not None:
-        schema = read_schema(source, cameras)
+    if source.schema is not None:
+        schema = read_schema(source.schema, cameras)
     elif config.state_size == config.action_size == len(ALOHA_NAMES):
         schema = aloha_schema(cameras)
     else:

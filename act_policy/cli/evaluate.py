@@ -37,7 +37,7 @@ ROLLOUT_ALONE = [
 
 def main(config: Any) -> None:
     """Check what was asked, evaluate, print the table."""
-    from act_policy.checkpoints.policies import run_folder
+    from act_policy.checkpoints.locate import find_run
     from act_policy.evaluation.evaluate import EvaluationConfig
 
     settings = EvaluationConfig(
@@ -49,7 +49,7 @@ def main(config: Any) -> None:
         quality=config.quality,
     )
     checkpoint = Path(config.checkpoint)
-    run = run_folder(checkpoint)
+    run = find_run(checkpoint)
     if config.mode not in ("rollout", "replay"):
         raise UserError(f"mode={config.mode}: expected rollout or replay")
     own = None if run is None else run / "replay" if config.mode == "replay" else run
@@ -84,8 +84,8 @@ def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, o
     """In simulation."""
     from rich.console import Console
 
-    from act_policy.checkpoints.kinds import Source
-    from act_policy.checkpoints.policies import load_policy
+    from act_policy.checkpoints.open import open_policy
+    from act_policy.checkpoints.source import Source
     from act_policy.evaluation.evaluate import evaluate
     from act_policy.evaluation.report import table, warnings
     from act_policy.evaluation.sections.html_report import Background
@@ -93,7 +93,7 @@ def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, o
 
     choose_gl_backend()  # once, here: the worker processes inherit it
     demonstrations = find_demonstrations(config, run)
-    load = partial(load_policy, source=Source.from_config(config.source))
+    load = partial(open_policy, source=Source.from_config(config.source))
     report = evaluate(
         checkpoint,
         out,
@@ -122,8 +122,8 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
     """Open loop, on demonstrations."""
     from rich.console import Console
 
-    from act_policy.checkpoints.kinds import Source
-    from act_policy.checkpoints.policies import load_policy
+    from act_policy.checkpoints.open import open_policy
+    from act_policy.checkpoints.source import Source
     from act_policy.evaluation.replay import replay
     from act_policy.evaluation.report import replay_table
     from act_policy.evaluation.run_data import open_run_data, scored_data
@@ -146,7 +146,7 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
         ),
         chunks=config.data.chunks,
         metrics=None if run is None else run / "metrics.csv",
-        load=partial(load_policy, source=Source.from_config(config.source)),
+        load=partial(open_policy, source=Source.from_config(config.source)),
     )
     Console().print(replay_table(report))
 

@@ -21,7 +21,7 @@ from act_policy.errors import UserError
 
 def main(config: Any) -> None:
     """Load the policy, say where it is served, serve until told to stop."""
-    from act_policy.checkpoints.policies import identity
+    from act_policy.checkpoints.locate import identity
     from act_policy.control.policies.observation_keys import ObservationKeys
     from act_policy.control.serving.access import ServerConfig
     from act_policy.control.serving.server import PolicyServer
@@ -80,23 +80,20 @@ async def until_stopped(server: Any, on_ready: Any) -> None:
 
 def load(path: Path, config: Any) -> Any:
     """Load the policy on its device; an ONNX file runs on the CPU and needs no torch."""
-    from act_policy.checkpoints.kinds import Source
-    from act_policy.checkpoints.policies import weights_file
+    from act_policy.checkpoints.open import open_policy
+    from act_policy.checkpoints.source import Source
+    from act_policy.control.policies.onnx_policy import OnnxPolicy
 
-    if (file := weights_file(path)).suffix == ".onnx":
-        from act_policy.control.policies.onnx_policy import OnnxPolicy
-
-        if config.device not in ("auto", "cpu"):
-            raise UserError(f"device={config.device}: an ONNX file runs on the cpu here")
-        return OnnxPolicy(file, threads=config.threads)
+    policy: Any = open_policy(path, Source.from_config(config.source), config.threads)
+    device = config.device
+    if isinstance(policy, OnnxPolicy):
+        if device not in ("auto", "cpu"):
+            raise UserError(f"device={device}: an ONNX file runs on the cpu here")
+        return policy
     import torch
-
-    from act_policy.checkpoints.open import load_policy
 
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    policy = load_policy(path, Source.from_config(config.source))
-    device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:

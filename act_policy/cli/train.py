@@ -106,8 +106,8 @@ def main(config: DictConfig) -> None:
 
 def load_initial(config: DictConfig) -> Any:
     """Load the policy to start from; its network takes the place of the model settings."""
-    from act_policy.checkpoints.kinds import Source
-    from act_policy.checkpoints.open import load_policy
+    from act_policy.checkpoints.open import open_network
+    from act_policy.checkpoints.source import Source
     from act_policy.errors import UserError
     from act_policy.training.fine_tuning import network_config
     from act_policy.training.run_folder import is_first_process
@@ -118,7 +118,7 @@ def load_initial(config: DictConfig) -> Any:
             f"{', '.join(refused)}: with init= the network is the checkpoint's; leave it out"
         )
     config.init = str(Path(str(config.init)).absolute())
-    policy = load_policy(config.init, Source.from_config(config.source))
+    policy = open_network(config.init, Source.from_config(config.source))
     config.model = network_config(policy)
     if not policy.config.latent_size:
         config.loss.kl_weight = None

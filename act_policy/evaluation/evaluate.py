@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from act_policy.checkpoints.policies import identity, load_policy
+from act_policy.checkpoints.locate import identity
+from act_policy.checkpoints.open import open_policy
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError, check_choice, check_whole_number
@@ -99,7 +100,7 @@ def evaluate(
     videos: int = 3,
     workers: int | None = None,
     background: Background = Background(),  # noqa: B008  it cannot be changed
-    load: Callable[[Path], ChunkPolicy] = load_policy,
+    load: Callable[[Path], ChunkPolicy] = open_policy,
     build: Callable[..., Environment] = build_environment,
 ) -> dict[str, Any]:
     """Try a policy and its baselines; write evaluation.json, videos/ and report.html to `out`.

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from act_policy.checkpoints.policies import identity, load_policy
+from act_policy.checkpoints.locate import identity
+from act_policy.checkpoints.open import open_policy
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.errors import UserError, check_whole_number
@@ -37,7 +38,7 @@ def replay(
     find: Callable[[ChunkPolicy], Scored],
     chunks: int | None = None,
     metrics: Path | None = None,
-    load: Callable[[Path], ChunkPolicy] = load_policy,
+    load: Callable[[Path], ChunkPolicy] = open_policy,
 ) -> dict[str, Any]:
     """Score a policy open loop; write evaluation.json and report.html to `out`.
 

@@ -8,7 +8,7 @@ from act_policy.data.lerobot.hub import is_at_hand
 from act_policy.data.selection.demonstrations import (
     Demonstrations,
     choose_episodes,
-    open_demonstrations,
+    open_as_run,
 )
 from act_policy.errors import UserError
 from act_policy.evaluation.open_loop_baselines import Pool
@@ -74,7 +74,7 @@ def scored_data(
         episodes: which, by index on disk or by name, as in training; None is those that the run
             held out, and all of another folder.
         options: how another folder is read and what is selected of it but episodes, see
-            `open_demonstrations`.
+            `open_as_run`.
         run: what the policy was trained on, where it is known.
 
     Raises:
@@ -98,15 +98,7 @@ def scored_data(
             "the demonstrations that the policy was trained on are not at hand; give "
             "data.path=FOLDER"
         )
-    # which episodes the run used of its own folder says nothing about another one
-    select = {
-        key: value
-        for key, value in (options.get("select") or {}).items()
-        if key not in ("episodes", "exclude")
-    }
-    cameras = options.get("cameras") or schema.camera_names  # the run's null: all that it had
-    data_config = {**options, "cameras": cameras, "select": select}
-    dataset = open_demonstrations(path, **data_config)
+    dataset = open_as_run(path, schema, options)
     chosen = None if episodes is None else choose_episodes(SETTING, episodes, dataset)
     fits = run is not None and not schema.differences(run.dataset.schema)
     return Scored(dataset, chosen, run.pool if run is not None and fits else None)

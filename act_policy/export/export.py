@@ -4,8 +4,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from act_policy.checkpoints.bundle import CONFIG_FILE
 from act_policy.checkpoints.lerobot import files as lerobot_files
 from act_policy.checkpoints.lerobot.checkpoint import load_lerobot, save_lerobot
-from act_policy.checkpoints.weights_file import ONNX_FILE
+from act_policy.checkpoints.locate import ONNX_FILE
 from act_policy.control.policies.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
 from act_policy.export.observations import Observations, batched, demonstrated_observations
@@ -54,12 +55,14 @@ class ExportConfig(NamedTuple):
     each action dimension.
     observations: folder of demonstrations whose observations calibrate and measure those below
     fp32; None takes random ones.
+    reading: how the policy's run read its demonstrations, see `open_demonstrations`.
     """
 
     formats: tuple[str, ...]
     precisions: tuple[Precision, ...] = ("fp32",)
     max_error: float = MAX_ERROR
     observations: str | None = None
+    reading: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
     def checked(
@@ -204,7 +207,9 @@ def _reduced(policy: ACTPolicy, fp32: Path, precision: Precision, config: Export
         calibrating = [random_observation(policy, 1, generator) for _ in range(OBSERVATIONS)]
         comparing = None
     else:
-        found = demonstrated_observations(config.observations, policy.schema, 2 * OBSERVATIONS)
+        found = demonstrated_observations(
+            config.observations, policy.schema, 2 * OBSERVATIONS, config.reading
+        )
         calibrating, comparing = found[::2], [batched(found[1::2] or found)]
     file = fp32.with_name(ONNX_FILES[precision])
     if precision == "fp16":

@@ -1,29 +1,42 @@
 """Raw observations to calibrate and compare with: out of demonstrations, or random."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from act_policy.data.open import open_dataset
+from act_policy.data.selection.demonstrations import open_as_run
 from act_policy.errors import UserError
 from act_policy.types import Observation, Schema
 
 Observations = Sequence[Observation[np.ndarray]]
 
 
-def demonstrated_observations(folder: str | Path, schema: Schema, count: int) -> Observations:
-    """Read single observations, spread evenly over all steps of a folder of demonstrations.
+def demonstrated_observations(
+    folder: str | Path, schema: Schema, count: int, reading: Mapping[str, Any]
+) -> Observations:
+    """Read single observations as the policy sees them, evenly spread over all steps of a folder.
+
+    Args:
+        folder: demonstrations.
+        schema: of the policy.
+        count: of observations; fewer where there are fewer steps.
+        reading: how the policy's run read its demonstrations and what it selected of them; where
+            it is empty, the schema says what was cropped, resized and left out.
 
     Raises:
         UserError: the demonstrations cannot be read, or are not of the policy's robot.
     """
-    dataset = open_dataset(folder, cameras=list(schema.camera_names))
     if schema.environment_state_names:
         raise UserError(
             f"observations={folder}: the policy reads an environment state, which demonstrations "
             "do not hold; leave observations= out"
         )
+    try:
+        dataset = open_as_run(folder, schema, reading or {"select": _selection(schema)})
+    except UserError as error:
+        raise UserError(f"observations={folder}: {error}") from None
     if differences := schema.differences(dataset.schema):
         raise UserError(f"observations={folder} are of another robot: {'; '.join(differences)}")
     ends = np.cumsum(dataset.lengths)
@@ -38,6 +51,17 @@ def demonstrated_observations(folder: str | Path, schema: Schema, count: int) ->
         found.append(observation)
     dataset.close()
     return found
+
+
+def _selection(schema: Schema) -> dict[str, Any]:
+    """The settings of a Selection that turns what was recorded into what the schema describes."""
+    changed = [camera for camera in schema.cameras if camera.source_size is not None]
+    return {
+        "crop": {camera.name: camera.crop for camera in changed if camera.crop is not None},
+        "resize": {camera.name: (camera.height, camera.width) for camera in changed},
+        "state": list(schema.state_names),
+        "actions": list(schema.action_names),
+    }
 
 
 def batched(observations: Observations) -> Observation[np.ndarray]:

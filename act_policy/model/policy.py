@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from act_policy.checkpoints.bundle import SavedPolicy, read_policy, write_bundle
 from act_policy.errors import UserError
 from act_policy.model.act import ACT
 from act_policy.model.config import ACTConfig
@@ -107,40 +106,18 @@ class ACTPolicy(nn.Module):
             self.train(was_training)
         return actions[0] if single else actions
 
-    def saved(self) -> SavedPolicy:
-        """Everything that makes this policy, as `checkpoint.to_checkpoint` takes it."""
-        return SavedPolicy(
-            self.config, self.schema, self.statistics, self.state_dict(), self.demonstration_seeds
-        )
-
     def save(self, folder: str | Path) -> None:
         """Write a bundle: config.json, schema.json and model.safetensors, nothing half-written."""
-        write_bundle(Path(folder), self.saved())
+        from act_policy.checkpoints.bundle import write_bundle
+
+        write_bundle(Path(folder), self)
 
     @classmethod
     def load(cls, path: str | Path) -> "ACTPolicy":
-        """Load a bundle folder, a run folder or a .ckpt file, on the CPU and in evaluation mode.
+        """Load a bundle folder, a run folder or a .ckpt file, on the CPU and in evaluation mode."""
+        from act_policy.checkpoints.bundle import load_policy
 
-        Nothing is downloaded and no code in the file is run.
-
-        Raises:
-            UserError: the path holds no policy, or one that does not fit its own description.
-        """
-        saved = read_policy(Path(path))
-        policy = cls(saved.config, saved.schema, saved.statistics)
-        policy.demonstration_seeds = saved.demonstration_seeds
-        fresh = {key: tensor.clone() for key, tensor in policy.normalizer.state_dict().items()}
-        try:
-            policy.load_state_dict(dict(saved.weights))
-        except RuntimeError as error:
-            raise UserError(f"{path}: the weights do not fit the config: {error}") from None
-        for key, expected in fresh.items():
-            if not torch.equal(policy.normalizer.get_buffer(key), expected):
-                raise UserError(
-                    f"{path}: the normaliser's {key} in the weights differs from the statistics "
-                    "beside them; the files do not belong together"
-                )
-        return policy.eval()
+        return load_policy(Path(path))
 
 
 def _relative_to(schema: Schema, relative_actions: Sequence[str]) -> list[int | None]:

@@ -243,7 +243,7 @@ class PolicyTraining(lightning.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what ACTPolicy.load reads, and the clock."""
-        checkpoint.update(to_checkpoint(self.best_policy.saved()))
+        checkpoint.update(to_checkpoint(self.best_policy))
         checkpoint["training"] = {"minutes": self.minutes, "seed": self.seed}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

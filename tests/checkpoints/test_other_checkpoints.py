@@ -13,12 +13,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from act_policy.checkpoints.kinds import Source
 from act_policy.checkpoints.lerobot.checkpoint import load_lerobot, save_lerobot
 from act_policy.checkpoints.lerobot.statistics import Normalisation, PolicyFeature, to_statistics
-from act_policy.checkpoints.open import load_policy
+from act_policy.checkpoints.locate import find_weights, identity
+from act_policy.checkpoints.open import open_network
 from act_policy.checkpoints.original_act import load_original_act
-from act_policy.checkpoints.policies import identity, weights_file
+from act_policy.checkpoints.source import Source
 from act_policy.errors import UserError
 from act_policy.export.export import ExportConfig, export_policy
 from act_policy.export.parity import random_observation
@@ -284,7 +284,7 @@ def test_what_is_not_understood_is_refused(case: str, checkpoint: Path) -> None:
     spoil, message = REFUSED[case]
     spoil(checkpoint)
     with pytest.raises(UserError, match=message) as error:
-        load_policy(checkpoint)
+        open_network(checkpoint)
     assert str(checkpoint) in str(error.value)
 
 
@@ -294,7 +294,7 @@ def test_what_is_left_behind_is_said(checkpoint: Path, caplog: pytest.LogCapture
         checkpoint
     )
     (checkpoint / "schema.json").unlink()
-    load_policy(checkpoint)
+    open_network(checkpoint)
     for said in ("execute_steps=1", "ensemble_coefficient=0.01", "observation.effort", "30 steps"):
         assert said in caplog.text
 
@@ -361,7 +361,7 @@ def test_exported_beside_a_bundle_and_over_an_earlier_one(
     observation = random_observation(policy, 1, np.random.default_rng(1))
     expected = policy.predict_chunk(observation)
     for folder in (tmp_path, tmp_path / "lerobot"):
-        assert_same_chunk(load_policy(folder).predict_chunk(observation), expected)
+        assert_same_chunk(open_network(folder).predict_chunk(observation), expected)
 
 
 def test_lerobots_run_folders(exported: Path, tmp_path: Path) -> None:
@@ -370,20 +370,20 @@ def test_lerobots_run_folders(exported: Path, tmp_path: Path) -> None:
         (tmp_path / "run/checkpoints" / number).mkdir(parents=True)
         (tmp_path / "run/checkpoints" / number / "pretrained_model").symlink_to(exported)
     newest = tmp_path / "run/checkpoints/001000/pretrained_model/model.safetensors"
-    assert weights_file(tmp_path / "run") == newest
-    load_policy(tmp_path / "run/checkpoints/000500")
+    assert find_weights(tmp_path / "run") == newest
+    open_network(tmp_path / "run/checkpoints/000500")
     (tmp_path / "run/checkpoints/last").symlink_to("000500")
-    assert "last" in weights_file(tmp_path / "run").parts
+    assert "last" in find_weights(tmp_path / "run").parts
     assert identity(tmp_path / "run") == identity(exported) | {"path": str(tmp_path / "run")}
 
 
 def test_source_is_only_for_those_that_need_it(policy: ACTPolicy, exported: Path) -> None:
     with pytest.raises(UserError, match=r"leave out source\.cameras"):
-        load_policy(exported, Source(cameras=("top",)))
+        open_network(exported, Source(cameras=("top",)))
     policy.save(exported.parent / "bundle")
     with pytest.raises(UserError, match=r"leave out source\.schema"):
-        load_policy(exported.parent / "bundle", Source(schema="names.json"))
-    assert load_policy(exported.parent / "bundle", Source()).schema == policy.schema
+        open_network(exported.parent / "bundle", Source(schema="names.json"))
+    assert open_network(exported.parent / "bundle", Source()).schema == policy.schema
 
 
 def test_source_settings() -> None:
@@ -418,13 +418,13 @@ def arrays(**more: Any) -> dict[str, Any]:
 def test_original_act_asks_for_what_it_cannot_know(tmp_path: Path) -> None:
     folder = original(tmp_path / "act", arrays())
     with pytest.raises(UserError, match=r"source\.cameras=.* and source\.image_size=") as error:
-        load_policy(folder)
+        open_network(folder)
     assert "policy_best.ckpt" in str(error.value)
     (folder / "policy_best.ckpt").rename(folder / "policy_epoch_7_seed_0.ckpt")
     with pytest.raises(UserError, match=r"neither policy_best\.ckpt nor policy_last\.ckpt"):
-        load_policy(folder)
+        open_network(folder)
     with pytest.raises(UserError, match=r"epoch_7_seed_0.ckpt: it tells neither"):
-        load_policy(folder / "policy_epoch_7_seed_0.ckpt")
+        open_network(folder / "policy_epoch_7_seed_0.ckpt")
 
 
 @pytest.mark.parametrize(
@@ -446,7 +446,7 @@ def test_statistics_of_the_original(
     monkeypatch.chdir(tmp_path)
     folder = original(tmp_path / "act", statistics)
     with pytest.raises(UserError, match=message) as error:
-        load_original_act(folder, ("top",), (96, 128))
+        load_original_act(folder, Source(("top",), (96, 128)))
     assert "dataset_stats.pkl" in str(error.value)
     assert not (tmp_path / "executed").exists()
 
@@ -457,7 +457,7 @@ def test_weights_of_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         tmp_path / "both", arrays(), {"model.action_head.weight": torch.zeros(14, 64)}
     )
     with pytest.raises(UserError, match=r"source\.cameras=.*; its width is 64.*source\.heads="):
-        load_original_act(narrow, None, None)
+        load_original_act(narrow, Source())
     for name, weights, message in (
         ("code", {"model.a": Evil()}, "cannot be read as a state dict"),
         ("list", [1], "is not a state dict"),
@@ -466,7 +466,7 @@ def test_weights_of_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         folder = original(tmp_path / name, arrays(), weights)
         with pytest.raises(UserError, match=message):
-            load_original_act(folder, ("top",), (96, 128))
+            load_original_act(folder, Source(("top",), (96, 128)))
     assert not (tmp_path / "executed").exists()
 
 

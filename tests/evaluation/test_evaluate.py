@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from act_policy import UserError
-from act_policy.checkpoints.policies import identity, run_folder, weights_file
+from act_policy.checkpoints.locate import find_run, find_weights, identity
 from act_policy.cli.evaluate import find_demonstrations
 from act_policy.evaluation.evaluate import EvaluationConfig, TrainingDemonstrations, evaluate
 from act_policy.evaluation.report import table, warnings, write_json
@@ -262,21 +262,21 @@ def test_a_checkpoint_that_training_replaces_meanwhile_is_not_reported(
 
 def test_what_a_checkpoint_may_be(checkpoint: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert weights_file(run) == checkpoint
-    assert run_folder(run) == run_folder(checkpoint) == run
+    assert find_weights(run) == checkpoint
+    assert find_run(run) == find_run(checkpoint) == run
     (run / "checkpoints" / "last.ckpt").write_bytes(b"later")
-    assert weights_file(run) == checkpoint
+    assert find_weights(run) == checkpoint
     bundle = tmp_path / "bundle"
     bundle.mkdir()
     with pytest.raises(UserError, match=r"bundle holds no policy; expected one of model\."):
-        weights_file(bundle)
+        find_weights(bundle)
     (bundle / "policy.onnx").write_bytes(b"graph")
-    assert weights_file(bundle).name == "policy.onnx"
+    assert find_weights(bundle).name == "policy.onnx"
     (bundle / "model.safetensors").write_bytes(b"tensors")
     assert identity(bundle)["sha256"] == hashlib.sha256(b"tensors").hexdigest()
-    assert run_folder(bundle) is None
+    assert find_run(bundle) is None
     with pytest.raises(UserError, match="nowhere does not exist"):
-        weights_file(tmp_path / "nowhere")
+        find_weights(tmp_path / "nowhere")
 
 
 def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:

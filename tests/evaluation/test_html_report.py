@@ -166,7 +166,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = open_dataset(folder / "demonstrations")
     policy = smallest_policy(data.schema, compute_statistics(data, [0, 1]))
     (folder / "run" / "checkpoints").mkdir(parents=True)
-    torch.save(to_checkpoint(policy.saved()), folder / "run" / "checkpoints" / "best.ckpt")
+    torch.save(to_checkpoint(policy), folder / "run" / "checkpoints" / "best.ckpt")
     (folder / "run" / "metrics.csv").write_text(METRICS)
     settings = {
         "seed": 0,

@@ -29,7 +29,7 @@ def test_a_checkpoint_of_the_gpu_loads_without_one(
     expected = policy.predict_chunk(observation)
     policy.cuda()
     np.testing.assert_allclose(policy.predict_chunk(observation), expected, atol=0.05)
-    torch.save(to_checkpoint(policy.saved()), tmp_path / "gpu.ckpt")
+    torch.save(to_checkpoint(policy), tmp_path / "gpu.ckpt")
     policy.save(tmp_path / "bundle")
     keys = {f"observation.images.{name}": image for name, image in observation.images.items()}
     np.savez(tmp_path / "in.npz", **keys, **{"observation.state": observation.state})

@@ -109,9 +109,7 @@ def test_wrong_observations_are_refused(
 
 def write_run(policy: ACTPolicy, folder: Path, name: str) -> None:
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    torch.save(
-        {"epoch": 3, **to_checkpoint(policy.saved())}, folder / "checkpoints" / f"{name}.ckpt"
-    )
+    torch.save({"epoch": 3, **to_checkpoint(policy)}, folder / "checkpoints" / f"{name}.ckpt")
 
 
 def test_every_way_to_load(
@@ -168,7 +166,7 @@ def test_what_is_no_policy_is_refused_by_name(
     save_file(weights, mixed)
     renamed = bundle("renamed") / "schema.json"
     renamed.write_text(renamed.read_text().replace('"gripper"', '"finger"'))
-    edited = to_checkpoint(policy.saved())
+    edited = to_checkpoint(policy)
     edited["policy_weights"]["normalizer.action_mean"] = torch.full((2,), 9.0)
     torch.save(edited, tmp_path / "edited.ckpt")
     cases = {

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from act_policy.checkpoints.kinds import Source
 from act_policy.checkpoints.lerobot.weights import to_lerobot
-from act_policy.checkpoints.open import load_policy
+from act_policy.checkpoints.open import open_network
+from act_policy.checkpoints.source import Source
 from act_policy.export.parity import random_observation
 from act_policy.model.act import ACT, ACTConfig
 from act_policy.model.policy import ACTPolicy
@@ -37,7 +37,7 @@ def extract_sample(samples: Path, name: str, folder: Path) -> Path:
 
 
 def load_sample(samples: Path, name: str, folder: Path) -> ACTPolicy:
-    return load_policy(extract_sample(samples, name, folder), SAMPLES[name])
+    return open_network(extract_sample(samples, name, folder), SAMPLES[name])
 
 
 def sample_observation(samples: Path, name: str) -> Observation[Any]:

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 import tests.paths
 from act_policy.checkpoints.lerobot.checkpoint import save_lerobot
-from act_policy.checkpoints.open import load_policy
+from act_policy.checkpoints.open import open_network
 from act_policy.types import Observation
 from tests.parity.lerobot_cases import CASES
 from tests.parity.lerobot_checkpoints import (
@@ -39,7 +39,7 @@ def main(python: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         theirs = ask(python, {"make": list(CASES), "folder": str(folder / "made")})
-        policies = {case: load_policy(folder / "made" / case) for case in CASES}
+        policies = {case: open_network(folder / "made" / case) for case in CASES}
         observations = {case: case_observation(case) for case in CASES}
         for sample in SAMPLES:
             policies[sample] = load_sample(tests.paths.SAMPLES, sample, folder)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from act_policy.checkpoints.lerobot.checkpoint import save_lerobot
-from act_policy.checkpoints.open import load_policy
+from act_policy.checkpoints.open import open_network
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation
 from tests.parity import lerobot_cases as cases
@@ -68,7 +68,7 @@ def check_export(policy: ACTPolicy, name: str, observation: Observation[Any], fo
     found = policy.predict_chunk(observation)
     scale = policy.statistics.scale(policy.statistics.action).clip(min=1.0)
     assert (np.abs(found - np.array(recorded["actions"])) / scale).max() < TOLERANCE
-    again = load_policy(folder)
+    again = open_network(folder)
     assert again.config == policy.config
     assert again.schema == policy.schema
     for key, tensor in policy.state_dict().items():
@@ -87,7 +87,7 @@ def check_export(policy: ACTPolicy, name: str, observation: Observation[Any], fo
 )
 def test_every_option_of_lerobot(case: str, tmp_path: Path) -> None:
     recorded = RECORDED["written"][case]
-    policy = load_policy(write_case(case, recorded, tmp_path / case))
+    policy = open_network(write_case(case, recorded, tmp_path / case))
     observation = case_observation(case)
     chunk = policy.predict_chunk(observation)
     np.testing.assert_allclose(chunk, np.array(recorded["actions"]), atol=TOLERANCE, rtol=0)
@@ -127,5 +127,5 @@ def test_a_policy_of_ours_with_batch_norm_and_a_floor(tmp_path: Path) -> None:
     found = policy.predict_chunk(random_batch(policy))
     # twelve degrees of standard deviation
     np.testing.assert_allclose(found, np.array(recorded["actions"]), atol=12 * TOLERANCE, rtol=0)
-    again = load_policy(tmp_path).predict_chunk(random_batch(policy))
+    again = open_network(tmp_path).predict_chunk(random_batch(policy))
     np.testing.assert_allclose(again, found, atol=12 * TOLERANCE, rtol=0)

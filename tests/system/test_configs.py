@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from act_policy.cli.train import migrated
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.model.act import ACT, ACTConfig
 from act_policy.training.optimizer import OptimizerConfig
@@ -120,3 +121,11 @@ def test_every_field_of_the_network_stands_in_every_model_config() -> None:
 @pytest.mark.parametrize("name", sorted(p.stem for p in CONFIGS.glob("*.yaml")))
 def test_every_script_has_its_configuration(name: str) -> None:
     assert (ROOT / "scripts" / f"{name}.py").is_file()
+
+
+def test_a_run_saved_before_loss_was_a_setting_can_be_resumed() -> None:
+    network = {"width": 16, "latent_size": 4}
+    older = {"model": {**network, "kl_weight": 2.0, "backbone_weights": "file.pth"}, "seed": 0}
+    newer = {"model": network, "loss": {"kl_weight": 2.0}, "backbone_weights": "file.pth"}
+    for saved in (older, {**newer, "seed": 0}):
+        assert migrated(OmegaConf.create(saved)) == {**newer, "seed": 0}

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from act_policy.checkpoints.weights_file import sha256_of
+from act_policy.checkpoints.locate import sha256_of
 from act_policy.cli import serve
 from act_policy.cli.entry import configuration
 from act_policy.control.chunks.executor import ChunkExecutor

@@ -11,6 +11,7 @@ from act_policy.data.selection.mixed import MixedDataset
 from act_policy.data.selection.selected import SelectedDataset
 from act_policy.data.selection.selection import Selection, check_episode_list, choose, find_episodes
 from act_policy.errors import UserError
+from act_policy.types import Schema
 
 Demonstrations = SelectedDataset | MixedDataset
 
@@ -60,6 +61,26 @@ def open_demonstrations(
         parts.append(_open_selected(entry["path"], shared | (entry.get("select") or {}), options))
         weights.append(float(weight))
     return MixedDataset(parts, weights)
+
+
+def open_as_run(path: str | Path, schema: Schema, options: Mapping[str, Any]) -> Demonstrations:
+    """Open another folder than a run's own as the run read it, with all of its episodes.
+
+    Args:
+        path: the folder.
+        schema: of the run's policy; its cameras are read where the run named none.
+        options: of `open_demonstrations` in the run.
+
+    Raises:
+        UserError: as `open_demonstrations`.
+    """
+    select = {
+        key: value
+        for key, value in (options.get("select") or {}).items()
+        if key not in ("episodes", "exclude")
+    }
+    cameras = options.get("cameras") or schema.camera_names
+    return open_demonstrations(path, **{**options, "cameras": cameras, "select": select})
 
 
 def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstrations) -> list[int]:
