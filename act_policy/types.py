@@ -186,12 +186,18 @@ class Schema:
             if field != "environment" and mine[field] != theirs[field]
         ]
 
-    def check(self, observation: Observation[np.ndarray]) -> None:
-        """Raise UserError unless the observation is what this schema describes.
+    def check(self, observation: Observation[Any] | Mapping[str, Any]) -> Observation[np.ndarray]:
+        """Return an observation as numpy arrays, or raise UserError unless it fits this schema.
 
         Names, sizes, dtype and finiteness are checked; arrays may have one leading batch axis,
-        the same for all. Extra cameras are refused as well as missing ones.
+        the same for all. Extra cameras are refused as well as missing ones. Each image is read
+        once, since a simulator renders it then; the vectors become float32.
+
+        Args:
+            observation: an Observation, or arrays under LeRobot's keys.
         """
+        if isinstance(observation, Mapping):
+            observation = Observation.from_keys(observation)
         found, expected = set(observation.images), set(self.camera_names)
         if found != expected:
             raise UserError(
@@ -204,31 +210,22 @@ class Schema:
                 f"{STATE_KEY}: shape {np.shape(observation.state)}, "
                 f"expected ({self.state_size},) or (b, {self.state_size})"
             )
+        images = {name: np.asarray(observation.images[name]) for name in self.camera_names}
         for camera in self.cameras:
-            image = observation.images[camera.name]
-            shape = (*batch, camera.height, camera.width, 3)
-            if np.shape(image) != shape or image.dtype != np.uint8:
+            image, shape = images[camera.name], (*batch, camera.height, camera.width, 3)
+            if image.shape != shape or image.dtype != np.uint8:
                 raise UserError(
-                    f"{IMAGE_PREFIX}{camera.name}: {image.dtype} {np.shape(image)}, "
+                    f"{IMAGE_PREFIX}{camera.name}: {image.dtype} {image.shape}, "
                     f"expected uint8 {shape}"
                 )
-        vectors = [(STATE_KEY, observation.state, self.state_names)]
-        if self.environment_state_names or observation.environment_state is not None:
-            if observation.environment_state is None:
-                raise UserError(f"the observation has no {ENVIRONMENT_STATE_KEY}")
-            vectors.append(
-                (
-                    ENVIRONMENT_STATE_KEY,
-                    observation.environment_state,
-                    self.environment_state_names,
-                )
-            )
-        for key, vector, names in vectors:
-            if np.shape(vector) != (*batch, len(names)):
-                raise UserError(f"{key}: shape {np.shape(vector)}, expected {(*batch, len(names))}")
-            if not (finite := np.isfinite(vector)).all():
-                where = [names[i] for i in np.unique(np.argwhere(~finite)[:, -1])]
-                raise UserError(f"{key}: not a finite number in {', '.join(where)}")
+        state = _check_vector(STATE_KEY, observation.state, batch, self.state_names)
+        extra, extra_names = observation.environment_state, self.environment_state_names
+        if extra is None and not extra_names:
+            return Observation(images, state)
+        if extra is None:
+            raise UserError(f"the observation has no {ENVIRONMENT_STATE_KEY}")
+        extra = _check_vector(ENVIRONMENT_STATE_KEY, extra, batch, extra_names)
+        return Observation(images, state, extra)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` is the inverse."""
@@ -264,6 +261,20 @@ class Schema:
             raise UserError(f"schema: field {missing} is missing") from None
         except TypeError as error:
             raise UserError(f"schema: {error}") from None
+
+
+def _check_vector(
+    key: str, values: Any, batch: tuple[int, ...], names: tuple[str, ...]
+) -> np.ndarray:
+    """Return finite float32 (*batch, len(names)), or raise UserError."""
+    if np.shape(values) != (*batch, len(names)):
+        raise UserError(f"{key}: shape {np.shape(values)}, expected {(*batch, len(names))}")
+    with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite
+        vector = np.asarray(values, np.float32)
+    if not (finite := np.isfinite(vector)).all():
+        where = [names[i] for i in np.unique(np.argwhere(~finite)[:, -1])]
+        raise UserError(f"{key}: not a finite number in {', '.join(where)}")
+    return vector
 
 
 class FieldStatistics(NamedTuple):

@@ -36,7 +36,7 @@ def main() -> NoReturn:
         print(usage())
         sys.exit(0)
     if name == ROBOT:
-        from act_policy.control.__main__ import main as robot
+        from act_policy.control.commands.command_line import main as robot
 
         sys.exit(robot(arguments, f"act-policy {ROBOT}"))
     if name not in COMMANDS:

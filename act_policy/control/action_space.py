@@ -1,4 +1,4 @@
-"""What each dimension of the action is, and within which limits a command may move it."""
+"""Tell what each dimension of the action is, and within which limits a command may move it."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from act_policy.control.config import JointConfig, Kind, RobotConfig
-from act_policy.control.demonstrated import Demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.errors import UserError
 from act_policy.types import Schema
 
-# What the demonstrations' ranges stand in for where the owner's file says nothing. They tell what
+# Limits derived from the demonstrations' ranges where the owner's file gives none. They tell what
 # was done, not what is safe: weaker than real limits, and reported as such.
 LIMIT_MARGIN = 0.05  # of the range, on either side
 RANGES_A_SECOND = 2.0
@@ -34,7 +34,7 @@ class LimitSources(NamedTuple):
 
 @dataclass(frozen=True)
 class ActionSpace:
-    """One value per dimension of the action; arrays are (a,), infinite where there is no limit.
+    """Kind and limits per dimension of the action; arrays are (a,), infinite without a limit.
 
     measured: index into the state, -1 where nothing measures the dimension.
     wrap_low, period: of angles that wrap; period is infinite for all others.
@@ -76,7 +76,7 @@ class ActionSpace:
         change[wraps] = (change[wraps] + half) % self.period[wraps] - half
         return np.asarray(change)
 
-    def wrapped(self, command: np.ndarray) -> np.ndarray:
+    def wrap(self, command: np.ndarray) -> np.ndarray:
         """The same command with each wrapping angle inside its interval."""
         command, wraps = command.copy(), np.isfinite(self.period)
         low, period = self.wrap_low[wraps], self.period[wraps]
@@ -89,8 +89,10 @@ class ActionSpace:
         return np.where(self.positions, values[self.measured], np.nan)
 
 
-def action_space(schema: Schema, shown: Demonstrated, config: RobotConfig) -> ActionSpace:
-    """Put together what the owner's file says and, where it is silent, the demonstrations.
+def build_action_space(
+    schema: Schema, ranges: DemonstratedRanges, config: RobotConfig
+) -> ActionSpace:
+    """Combine the owner's limits with those of the demonstrations where the config gives none.
 
     Raises:
         UserError: a dimension has no limits, a position has nothing that measures it, or the file
@@ -98,12 +100,12 @@ def action_space(schema: Schema, shown: Demonstrated, config: RobotConfig) -> Ac
     """
     if unknown := sorted(set(config.joints) - set(schema.action_names)):
         raise UserError(
-            f"settings: joints {', '.join(unknown)} are none of the policy's actions, "
+            f"config: joints {', '.join(unknown)} are none of the policy's actions, "
             f"{', '.join(schema.action_names)}"
         )
     rate = config.timing.motor_rate
     dimensions = [
-        _dimension(schema, i, shown, config.joints.get(name, JointConfig()), config)
+        _dimension(schema, i, ranges, config.joints.get(name, JointConfig()), config)
         for i, name in enumerate(schema.action_names)
     ]
     stepwise = [d["name"] for d in dimensions if d["kind"] == "displacement"]
@@ -133,18 +135,18 @@ def action_space(schema: Schema, shown: Demonstrated, config: RobotConfig) -> Ac
 
 
 def _dimension(
-    schema: Schema, index: int, shown: Demonstrated, joint: JointConfig, config: RobotConfig
+    schema: Schema, index: int, ranges: DemonstratedRanges, joint: JointConfig, config: RobotConfig
 ) -> dict[str, Any]:
     """One dimension's fields of ActionSpace."""
     name, unit = schema.action_names[index], schema.action_units[index]
-    kind = joint.kind or _kind_of(name, unit)
+    kind = joint.kind or kind_of(name, unit)
     position = kind in ("position", "switch")
     measured = joint.measured or name
     if measured in schema.state_names:
         place = schema.state_names.index(measured)
     elif joint.measured is not None or kind == "position":
         raise UserError(
-            f"settings: action {name} is a {kind}, but the policy's state has no {measured} to "
+            f"config: action {name} is a {kind}, but the policy's state has no {measured} to "
             f"measure it (found {', '.join(schema.state_names)}); name it by "
             f'joints."{name}".measured, or say what {name} is by joints."{name}".kind'
         )
@@ -152,11 +154,11 @@ def _dimension(
         place = -1
     if (joint.max_step or np.inf) < np.inf and (place < 0 or not position):
         raise UserError(
-            f'settings: joints."{name}".max_step is {joint.max_step}, but {name} is a {kind} whose '
+            f'config: joints."{name}".max_step is {joint.max_step}, but {name} is a {kind} whose '
             "position nothing measures; leave it out, or give max_speed"
         )
 
-    low, high = float(shown.action_low[index]), float(shown.action_high[index])
+    low, high = float(ranges.action_low[index]), float(ranges.action_high[index])
     spread = max(high - low, SMALLEST_RANGE)  # NaN where the demonstrations are not known
     wraps = joint.wraps
     low, high = low - LIMIT_MARGIN * spread, high + LIMIT_MARGIN * spread
@@ -168,12 +170,12 @@ def _dimension(
     high = high if joint.high is None else joint.high
     if not position and (low > 0 or high < 0):
         raise UserError(
-            f'settings: joints."{name}" is a {kind} from {low} to {high} {unit}; the range must '
+            f'config: joints."{name}" is a {kind} from {low} to {high} {unit}; the range must '
             "contain 0, at which a fault holds it"
         )
     if not low < high:
         raise UserError(
-            f"settings: action {name} has no limits: the policy does not say the demonstrations' "
+            f"config: action {name} has no limits: the policy does not say the demonstrations' "
             f'range; give joints."{name}".low and .high in {unit}'
         )
     if not np.isfinite(spread):
@@ -199,11 +201,12 @@ def _dimension(
         "wrap_low": wraps[0] if wraps else 0.0,
         "period": wraps[1] - wraps[0] if wraps else np.inf,
         "park": np.nan if joint.park is None else joint.park,
-        "source": LimitSources(given, rest, name in shown.relative_actions),
+        "source": LimitSources(given, rest, name in ranges.relative_actions),
     }
 
 
-def _kind_of(name: str, unit: str) -> Kind:
+def kind_of(name: str, unit: str) -> Kind:
+    """Tell the kind of a dimension by its unit and name."""
     if unit.endswith("/s"):
         return "velocity"
     if unit.endswith("/step"):

@@ -1,7 +1,7 @@
-"""What the owner of a robot says about it, in a TOML or JSON file; docs/robot.md shows one.
+"""The config of a robot, which its owner writes as a TOML or JSON file; docs/robot.md shows one.
 
-Every key is optional and every unknown one is refused: a limit that is misspelt must not be taken
-for one that is in force.
+Every key is optional and every unknown one is refused: a misspelt limit must not pass for one that
+is in force.
 """
 
 import json
@@ -15,23 +15,22 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from act_policy.errors import UserError
 
 Kind = Literal["position", "switch", "velocity", "displacement"]
-Hold = Literal["hold", "park"]
 ConfigT = TypeVar("ConfigT")
 
 
 @dataclass(frozen=True)
 class JointConfig:
-    """One dimension of the action; what is None follows from the demonstrations.
+    """One dimension of the action; where a field is None, the demonstrations decide.
 
     kind: position (a target in the joint's own units), switch (a position that may jump: a
         gripper, a valve), velocity, or displacement (a movement per step of the policy). By
-        default told by the unit, which ends in /s or /step, and by a name with "gripper" in it.
+        default decided by the unit, which ends in /s or /step, or a name with "gripper" in it.
     measured: the dimension of the state that measures it; by default the one of the same name.
-    low, high: of the command. max_speed: of the command, in units a second.
+    low, high: of the command. max_speed: of the command, in units per second.
     max_step: how far the command may lie from the measured position.
-    approach_speed: of the soft start and of parking, in units a second.
+    approach_speed: of the soft start and of parking, in units per second.
     wraps: (from, to) of an angle that jumps from one to the other, such as (-180, 180).
-    hold, park: where a fault leaves a position: where it is, or slowly at `park`.
+    park: where a position goes slowly after a fault; None stays where it is.
     """
 
     kind: Kind | None = None
@@ -42,7 +41,6 @@ class JointConfig:
     max_step: float | None = None
     approach_speed: float | None = None
     wraps: tuple[float, float] | None = None
-    hold: Hold = "hold"
     park: float | None = None
 
 
@@ -54,9 +52,9 @@ class SafetyConfig:
         max_answer_time.
     max_answer_time: that a policy may take to answer.
     max_tick_time: that one turn of the loop may take, the robot's own calls included.
-    frozen_camera_time: that a camera may repeat one image to the bit; 0 does not look.
+    frozen_camera_time: that a camera may repeat identical images; 0 does not check.
     odd_image_time: that brightness or contrast may lie outside what was demonstrated; 0 does
-        not look. A black image is a fault at once unless it is 0.
+        not check. A black image is a fault at once unless this is 0.
     approach_time: that the soft start may take.
     hold_time: after which a hold ends in `release`; None holds until the operator ends it.
     start_outside: how far outside the demonstrated range a joint may be at the start, as a
@@ -78,12 +76,11 @@ class SafetyConfig:
 
 @dataclass(frozen=True)
 class TimingConfig:
-    """How chunks become motion; steps are the policy's.
+    """How chunks become motion; steps are those of the policy.
 
-    motor_rate: commands a second; None is the policy's rate.
-    execute_steps: between two looks of the policy, at least; None is half a chunk. The rest of the
-        chunk must outlast the policy's answer, or the arm waits for it.
-    minimum_steps: of a chunk that are carried out before another may take over.
+    motor_rate: commands per second; None is the policy's rate.
+    execute_steps: at least so many between two questions to the policy; None is half a chunk. The
+        rest of the chunk must outlast the policy's answer, or the arm waits for it.
     blend_steps: over which one chunk passes into the next; 0 switches at once.
     ensemble_coefficient: temporal ensembling over all chunks in force; None does not.
     threads: of the process in which the policy runs.
@@ -91,7 +88,6 @@ class TimingConfig:
 
     motor_rate: float | None = None
     execute_steps: int | None = None
-    minimum_steps: int = 1
     blend_steps: int = 4
     ensemble_coefficient: float | None = None
     threads: int = 2
@@ -99,7 +95,7 @@ class TimingConfig:
 
 @dataclass(frozen=True)
 class RobotConfig:
-    """The whole file.
+    """The whole file of a robot.
 
     joints: by the policy's name of an action.
     cameras, state, actions: the policy's name -> the robot's, where the two differ.
@@ -126,14 +122,14 @@ def read_config(path: str | Path) -> RobotConfig:
         text = path.read_text(encoding="utf-8")
         plain = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
-        raise UserError(f"settings {path}: cannot be read ({error.strerror})") from None
+        raise UserError(f"config {path}: cannot be read ({error.strerror})") from None
     except ValueError as error:  # of both parsers
-        raise UserError(f"settings {path}: cannot be parsed: {error}") from None
+        raise UserError(f"config {path}: cannot be parsed: {error}") from None
     return config_from_dict(plain, str(path))
 
 
-def config_from_dict(plain: Mapping[str, Any], where: str = "settings") -> RobotConfig:
-    """Build the settings from plain values; raises UserError like `read_config`."""
+def config_from_dict(plain: Mapping[str, Any], where: str = "config") -> RobotConfig:
+    """Build a config from plain values; raises UserError like `read_config`."""
     config = _build(RobotConfig, plain, where)
     for name, joint in config.joints.items():
         _check_joint(f"{where}: joints.{name}", joint)
@@ -145,7 +141,6 @@ def config_from_dict(plain: Mapping[str, Any], where: str = "settings") -> Robot
         "safety.hold_time": config.safety.hold_time,
         "timing.motor_rate": config.timing.motor_rate,
         "timing.execute_steps": config.timing.execute_steps,
-        "timing.minimum_steps": config.timing.minimum_steps,
         "timing.threads": config.timing.threads,
     }
     for name, value in positive.items():
@@ -169,13 +164,11 @@ def _check_joint(where: str, joint: JointConfig) -> None:
             raise UserError(f"{where}.{name} is {value}; expected a positive number")
     if joint.wraps is not None and not joint.wraps[0] < joint.wraps[1]:
         raise UserError(f"{where}.wraps is {list(joint.wraps)}; expected [from, to], from < to")
-    if (joint.hold == "park") != (joint.park is not None):
-        raise UserError(f'{where}: hold = "park" and a value for park go together')
 
 
 def _build(wanted: type[ConfigT], plain: Any, where: str) -> ConfigT:
     if not isinstance(plain, Mapping):
-        raise UserError(f"{where}: found {plain!r}, expected a table of settings")
+        raise UserError(f"{where}: found {plain!r}, expected a table")
     hints = get_type_hints(wanted)
     known = {f.name for f in fields(wanted)}  # type: ignore[arg-type]
     if unknown := sorted(set(plain) - known):
@@ -187,7 +180,7 @@ def _build(wanted: type[ConfigT], plain: Any, where: str) -> ConfigT:
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
-    """Take a plain value as the annotated type of a setting, or raise UserError."""
+    """Take a plain value as the annotated type of a field, or raise UserError."""
     if hasattr(hint, "__dataclass_fields__"):
         return _build(hint, value, where)
     if get_origin(hint) is Mapping:

@@ -9,9 +9,9 @@ import numpy as np
 from act_policy.control.chunks.asynchronous import PolicyError, Proposal
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.config import RobotConfig
-from act_policy.control.deadlines import Deadlines
-from act_policy.control.demonstrated import Demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.events import EventLog
+from act_policy.control.pacing import Pacer, Punctuality
 from act_policy.control.recording.recording import EpisodeRecorder
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Robot
@@ -81,7 +81,7 @@ class ControlLoop:
         executor: proposes actions.
         supervisor: lets them pass, or not.
         watch: looks at the images.
-        shown: what the demonstrations looked like.
+        ranges: what the demonstrations looked like.
         config: of the robot.
         events: told what happens.
         recorder: keeps the run; None does not.
@@ -95,7 +95,7 @@ class ControlLoop:
         executor: Executor,
         supervisor: Supervisor,
         watch: CameraWatch,
-        shown: Demonstrated,
+        ranges: DemonstratedRanges,
         config: RobotConfig,
         events: EventLog,
         recorder: EpisodeRecorder | None = None,
@@ -103,7 +103,7 @@ class ControlLoop:
     ):
         self.robot, self.supervisor, self.events = robot, supervisor, events
         self._contract, self._executor, self._watch = contract, executor, watch
-        self._shown, self._config = shown, config
+        self._ranges, self._config = ranges, config
         self._recorder, self._device = recorder, device
         schema = contract.schema
         self.period = 1 / (config.timing.motor_rate or schema.rate)
@@ -112,7 +112,6 @@ class ControlLoop:
         self._state = np.full(schema.state_size, np.nan)
         self._obstacle = ""  # why the arm may not be started now
         self._operator_acts = self._moved = self._recording_failed = False
-        self.deadlines = Deadlines(self.period)
 
     def tick(
         self, now: float, operator: OperatorInput, clock: Callable[[], float] | None = None
@@ -198,7 +197,7 @@ class ControlLoop:
             self._blind(now, "camera", fault.sentence)
             return None
         outside = pose_outside(
-            self._contract.schema, self._shown, self._state, self._config.safety.start_outside
+            self._contract.schema, self._ranges, self._state, self._config.safety.start_outside
         )
         self._obstacle = "; ".join(outside + self._leaps(before))
         return observation
@@ -286,23 +285,19 @@ def run(
     seconds: float | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> None:
+) -> Punctuality:
     """Tick in real time until the operator ends it, the time is over, or the arm is released.
 
     However it ends, the arm is sent a last hold; the robot is connected before and after.
     """
-    begun = due = clock()
+    pacer = Pacer(loop.period, clock, sleep)
     try:
         while not operator.ended and loop.supervisor.mode is not Mode.RELEASED:
             now = clock()
-            if seconds is not None and now - begun >= seconds:
+            if seconds is not None and now - pacer.begun >= seconds:
                 break
             loop.tick(now, operator, clock)
-            done = clock()
-            loop.deadlines.add(due, done)
-            due += loop.period
-            if done > due:
-                due = done  # ticks that are lost are not made up for: that would be a jerk
-            sleep(max(0.0, due - clock()))
+            pacer.wait()
     finally:
         loop.hold(clock())
+    return pacer.punctuality()

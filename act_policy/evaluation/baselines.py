@@ -1,4 +1,4 @@
-"""What a policy must clearly beat before its success rate means that it sees and acts.
+"""Baselines that a policy must clearly beat before its success rate means anything.
 
 A policy that succeeds as often with a black image does not use its cameras; a task that a replayed
 demonstration solves does not vary enough to need a policy.
@@ -19,6 +19,8 @@ class BlackImagePolicy:
         self._policy = policy
         self.schema = policy.schema
         self.chunk_length = policy.chunk_length
+        self.statistics = policy.statistics
+        self.demonstration_seeds = policy.demonstration_seeds
         self._black = {
             camera.name: np.zeros((camera.height, camera.width, 3), np.uint8)
             for camera in policy.schema.cameras

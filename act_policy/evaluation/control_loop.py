@@ -1,10 +1,10 @@
-"""Simulated episodes through the whole loop of a robot, beside the same ones in process.
+"""Run simulated episodes through the whole loop of a robot, and the same ones in process.
 
     python -m act_policy.evaluation.control_loop --policy FILE.onnx --episodes 20 --seed 1000
     python -m act_policy.evaluation.control_loop --policy ws://HOST:PORT --episodes 20 --real-time
 
-In lock step the world waits for the policy, and every episode must come out the same to the last
-action. In real time the policy has a process of its own and the world waits for nobody.
+In lock step the world waits for the policy, and every episode must be the same to the last action.
+In real time the policy has a process of its own and the world does not wait.
 """
 
 import argparse
@@ -15,14 +15,14 @@ from functools import partial
 
 import numpy as np
 
-from act_policy.control.action_space import action_space
+from act_policy.control.action_space import build_action_space
 from act_policy.control.chunks.asynchronous import AsynchronousExecutor, Inference, max_action_age
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.config import RobotConfig, TimingConfig
-from act_policy.control.deadlines import Punctuality
-from act_policy.control.demonstrated import demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.events import EventLog
 from act_policy.control.loop import ControlLoop, Executor, LockStep
+from act_policy.control.pacing import Pacer, Punctuality
 from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.open import open_policy
 from act_policy.control.robots.contract import Contract
@@ -49,7 +49,8 @@ def episode_in_lock_step(
     """
     executor.reset()
     now = 0.0
-    robot = SimulatedRobot(environment, seed, lock_step=True, clock=lambda: now)
+    schema = executor.policy.schema
+    robot = SimulatedRobot(environment, schema, seed, lock_step=True, clock=lambda: now)
     loop = _loop(robot, LockStep(executor), simulated_config(robot.schema), np.inf)
     operator = OperatorInput()
     robot.connect()
@@ -65,48 +66,47 @@ def episode_in_lock_step(
 def episode_in_real_time(
     environment: Environment, inference: Inference, seed: int, config: RobotConfig
 ) -> tuple[EpisodeResult, Punctuality | str]:
-    """Run one episode against the clock on the wall; the policy answers when it can.
+    """Run one episode in real time; the policy answers when it can.
 
     Where the loop holds the arm, the episode ends there, failed, with the reason of the hold.
     """
-    robot = SimulatedRobot(environment, seed)
-    space = action_space(robot.schema, demonstrated(robot.schema, {}), config)
+    robot = SimulatedRobot(environment, inference.schema, seed)
+    ranges = DemonstratedRanges.from_statistics(robot.schema, None)
+    space = build_action_space(robot.schema, ranges, config)
     executor = AsynchronousExecutor(inference, space, config)
     loop = _loop(robot, executor, config, max_action_age(inference, config))
     operator = OperatorInput()
     robot.connect()
     operator.key("\n")
-    due = time.monotonic()
+    pacer = Pacer(loop.period)
     while not robot.ended:
         loop.tick(time.monotonic(), operator)
         if reason := _stopped(loop):
             return _result(robot, seed)._replace(success=False), reason
-        loop.deadlines.add(due, time.monotonic())
-        due = max(due + loop.period, time.monotonic())
-        time.sleep(max(0.0, due - time.monotonic()))
-    return _result(robot, seed), loop.deadlines.punctuality()
+        pacer.wait()
+    return _result(robot, seed), pacer.punctuality()
 
 
 def _loop(
     robot: SimulatedRobot, executor: Executor, config: RobotConfig, max_age: float
 ) -> ControlLoop:
     schema = robot.schema
-    shown = demonstrated(schema, {})
-    space, events = action_space(schema, shown, config), EventLog()
+    ranges = DemonstratedRanges.from_statistics(schema, None)
+    space, events = build_action_space(schema, ranges, config), EventLog()
     return ControlLoop(
         robot,
         Contract(schema, config),
         executor,
         Supervisor(space, config.safety, events, 1 / schema.rate, max_age),
-        CameraWatch(shown, config.safety),
-        shown,
+        CameraWatch(ranges, config.safety),
+        ranges,
         config,
         events,
     )
 
 
 def _stopped(loop: ControlLoop) -> str:
-    """Why the loop moves the arm no more; "" while it does."""
+    """Return why the loop no longer moves the arm; "" while it does."""
     if loop.supervisor.mode is Mode.WAITING:
         return f"the loop did not start: {loop.events.events[-1].detail}"
     return loop.supervisor.reason if loop.supervisor.mode is Mode.HOLDING else ""
@@ -172,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1000, help="of the first initial state")
     parser.add_argument("--max-steps", type=int, help="instead of the environment's own end")
-    parser.add_argument("--execute-steps", type=int, help="between two looks of the policy")
+    parser.add_argument("--execute-steps", type=int, help="between two questions to the policy")
     parser.add_argument("--blend-steps", type=int, default=0, help="of two chunks, in real time")
     parser.add_argument("--real-time", action="store_true", help="else in lock step")
     return parser

@@ -132,7 +132,7 @@ def evaluate(
     # Refuse what cannot be executed before any process starts.
     execution = (config.execute_steps, config.ensemble_coefficient)
     ChunkExecutor(policy, *execution)
-    shown = set(getattr(policy, "demonstration_seeds", ()))
+    shown = set(policy.demonstration_seeds)
     refuse_demonstrated(config.seeds, shown | (demonstrations.seeds if demonstrations else set()))
 
     groups = {"policy": [Rollout(seed) for seed in config.seeds]}

@@ -45,14 +45,10 @@ def batched_inputs(
     Raises:
         UserError: the observation is not what the schema says.
     """
-    if isinstance(observation, Mapping):
-        observation = Observation.from_keys(observation)
-    images = {name: np.asarray(image) for name, image in observation.images.items()}
-    observation = observation._replace(images=images)
-    schema.check(observation)
-    row = [np.ascontiguousarray(images[name]) for name in schema.camera_names]
-    row.append(np.asarray(observation.state, np.float32))
+    observation = schema.check(observation)
+    row = [np.ascontiguousarray(observation.images[name]) for name in schema.camera_names]
+    row.append(observation.state)
     if observation.environment_state is not None:
-        row.append(np.asarray(observation.environment_state, np.float32))
+        row.append(observation.environment_state)
     single = np.ndim(observation.state) == 1
     return ([array[None] for array in row] if single else row), single

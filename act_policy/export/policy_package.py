@@ -27,6 +27,7 @@ from act_policy.types import (
     STATE_KEY,
     Observation,
     Schema,
+    Statistics,
 )
 
 MODEL_FILE, MANIFEST_FILE = "act.onnx", "manifest.json"
@@ -100,6 +101,9 @@ class PackagePolicy:
 
         manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
         self.schema = Schema.from_dict(manifest["act_policy"]["schema"])
+        self.chunk_length = int(manifest["model"]["runner"]["init_args"]["chunk_size"])
+        self.statistics: Statistics | None = None  # the package has none
+        self.demonstration_seeds: tuple[int, ...] = ()
         self._names = list(package_names(self.schema).values())
         self._session = onnxruntime.InferenceSession(
             folder / manifest["model"]["artifacts"]["onnx"], providers=["CPUExecutionProvider"]

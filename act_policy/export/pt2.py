@@ -20,7 +20,7 @@ from act_policy.export.folding import FoldedPolicy
 from act_policy.export.inputs import batched_inputs, example_inputs
 from act_policy.export.onnx import LARGEST_BATCH
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Observation, Schema
+from act_policy.types import Observation, Schema, Statistics
 
 DESCRIPTION = "act_policy.json"
 
@@ -62,6 +62,7 @@ class Pt2Policy:
             raise UserError(f"{path} cannot be read as an exported policy.pt2: {error}") from None
         self.schema = Schema.from_dict(described["schema"])
         self.chunk_length = int(described["chunk_length"])
+        self.statistics: Statistics | None = None  # the file has none
         self.demonstration_seeds: tuple[int, ...] = tuple(described["demonstration_seeds"])
 
     def predict_chunk(self, observation: Observation[np.ndarray] | Mapping[str, Any]) -> np.ndarray:

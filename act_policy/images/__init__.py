@@ -1,1 +1,1 @@
-"""Images resized alike in training and on the robot, and their brightness."""
+"""Images scaled alike in training and on the robot, and their brightness."""

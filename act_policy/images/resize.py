@@ -1,11 +1,8 @@
-"""Images cut and scaled the same way in training and on the robot; numpy only.
+"""Crop and scale images the same way in training and on the robot: by Pillow, BILINEAR.
 
-Antialiased linear interpolation, what Pillow calls BILINEAR: each pixel of the result is a weighted
-mean of the pixels below a triangle around its centre, which is as wide as two pixels of whichever
-image is coarser. The result equals Pillow's within 1 of 255.
+Pillow antialiases: each pixel of the result is a weighted mean of the pixels below a triangle
+around its centre, which is as wide as two pixels of the coarser image.
 """
-
-from functools import lru_cache
 
 import numpy as np
 
@@ -15,15 +12,13 @@ from act_policy.types import Camera
 Crop = tuple[int, int, int, int]
 """top, left, height and width in pixels."""
 
-_ROWS_AT_ONCE = 16
-
 
 def camera_image(image: np.ndarray, camera: Camera) -> np.ndarray:
-    """Make the policy's image of a frame as the camera takes it.
+    """Make the policy's image from a frame as the camera takes it.
 
     Args:
         image: uint8 (h, w, 3), of the camera's source size, or of its size already.
-        camera: says what its images were made from.
+        camera: its size, and what its images were made from in training.
 
     Returns:
         uint8 (camera.height, camera.width, 3).
@@ -34,7 +29,7 @@ def camera_image(image: np.ndarray, camera: Camera) -> np.ndarray:
     if image.shape == (camera.height, camera.width, 3) and image.dtype == np.uint8:
         return image
     source = camera.source_size
-    if source is None or image.shape != (*source, 3):
+    if source is None or image.shape != (*source, 3) or image.dtype != np.uint8:
         expected = f"uint8 {(camera.height, camera.width, 3)}"
         expected += f", or {(*source, 3)} as the camera takes it" if source else ""
         raise UserError(
@@ -45,19 +40,19 @@ def camera_image(image: np.ndarray, camera: Camera) -> np.ndarray:
 
 
 def crop_and_resize(image: np.ndarray, crop: Crop | None, height: int, width: int) -> np.ndarray:
-    """Cut out a rectangle and scale it to (height, width).
+    """Crop an image and scale it to (height, width).
 
     Args:
         image: uint8 (h, w, 3).
-        crop: the rectangle, inside the image; None is the whole image.
+        crop: a rectangle inside the image; None is the whole image.
         height: of the result in pixels.
         width: of the result in pixels.
 
     Returns:
-        uint8 (height, width, 3), contiguous; the image itself where nothing is to be done.
+        uint8 (height, width, 3), contiguous; the image itself where it needs no change.
 
     Raises:
-        UserError: no such image, or a rectangle that is not inside it.
+        UserError: the image has another type or shape, or the rectangle is not inside it.
     """
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
         raise UserError(f"image: {image.dtype} {image.shape}, expected uint8 (h, w, 3)")
@@ -66,10 +61,14 @@ def crop_and_resize(image: np.ndarray, crop: Crop | None, height: int, width: in
         top, left, rows, columns = crop
         image = image[top : top + rows, left : left + columns]
     if image.shape[:2] != (height, width):
-        pixels = _resize_rows(image.astype(np.float32), height)
-        pixels = _resize_rows(np.ascontiguousarray(pixels.transpose(1, 0, 2)), width)
-        # weights are positive and sum to 1, so nothing leaves 0 to 255
-        image = (pixels.transpose(1, 0, 2) + np.float32(0.5)).astype(np.uint8)
+        try:
+            from PIL import Image  # here: most robots' cameras have the policy's size already
+        except ImportError:
+            raise UserError(
+                "scaling images needs pillow; run `pip install '.[robot]'` in a checkout"
+            ) from None
+        scaled = Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR)
+        image = np.asarray(scaled)
     return np.ascontiguousarray(image)
 
 
@@ -82,35 +81,3 @@ def check_crop(crop: Crop, height: int, width: int) -> None:
             f"crop {list(crop)} (top, left, height, width) is not inside an image of "
             f"{height}x{width} pixels"
         )
-
-
-def _resize_rows(pixels: np.ndarray, count: int) -> np.ndarray:
-    """Scale the first axis of float32 (h, w, 3) to `count`."""
-    rows, columns, channels = pixels.shape
-    if rows == count:
-        return pixels
-    flat = pixels.reshape(rows, -1)
-    result = np.empty((count, flat.shape[1]), np.float32)
-    for first, begin, weights in _weights(rows, count):
-        # each block of the result looks at few rows only
-        part = flat[begin : begin + weights.shape[1]]
-        np.matmul(weights, part, out=result[first : first + len(weights)])
-    return result.reshape(count, columns, channels)
-
-
-@lru_cache(maxsize=64)
-def _weights(size: int, count: int) -> tuple[tuple[int, int, np.ndarray], ...]:
-    """Blocks of the matrix that scales `size` values to `count`: (row, column, float32 block)."""
-    scale = size / count
-    radius = max(scale, 1.0)
-    centres = (np.arange(count) + 0.5) * scale
-    distance = np.abs(np.arange(size) + 0.5 - centres[:, None])
-    weights = np.maximum(1 - distance / radius, 0)
-    weights /= weights.sum(axis=1, keepdims=True)
-    blocks = []
-    for first in range(0, count, _ROWS_AT_ONCE):
-        block = weights[first : first + _ROWS_AT_ONCE]
-        used = np.flatnonzero(block.any(axis=0))
-        begin, end = int(used[0]), int(used[-1]) + 1
-        blocks.append((first, begin, np.ascontiguousarray(block[:, begin:end], np.float32)))
-    return tuple(blocks)

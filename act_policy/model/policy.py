@@ -51,11 +51,6 @@ class ACTPolicy(nn.Module):
         """The k of (k, a)."""
         return self.config.chunk_length
 
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """What a robot's loop asks for besides the schema, as an ONNX file's metadata has it."""
-        return {"statistics": self.statistics.to_dict()}
-
     def forward(self, observation: Observation[Tensor]) -> Float[Tensor, "b k a"]:
         """Predict the next k actions in physical units from a batch of raw observations."""
         normalised = self.normalizer.observation(observation)

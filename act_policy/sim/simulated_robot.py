@@ -7,8 +7,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from act_policy.control.action_space import kind_of
 from act_policy.control.config import (
     JointConfig,
+    Kind,
     RobotConfig,
     SafetyConfig,
     TimingConfig,
@@ -27,7 +29,8 @@ class SimulatedRobot:
     command on, the world runs at the schema's rate under the last command, whatever the loop does.
 
     Args:
-        environment: unwrapped, it has a schema.
+        environment: as `evaluation.rollouts.build_environment` makes it for the policy.
+        schema: of the policy.
         seed: fixes the initial state.
         lock_step: whether each command is one step; otherwise real time.
         clock: of the loop, in seconds.
@@ -36,13 +39,14 @@ class SimulatedRobot:
     def __init__(
         self,
         environment: gymnasium.Env[Any, Any],
+        schema: Schema,
         seed: int,
         lock_step: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._environment, self._seed = environment, seed
         self._lock_step, self._clock = lock_step, clock
-        self.schema: Schema = environment.unwrapped.schema  # type: ignore[attr-defined]
+        self.schema = schema
         self.action_names = self.schema.action_names
         self._observation: dict[str, Any] = {}
         self._command: np.ndarray | None = None
@@ -100,17 +104,24 @@ def simulated_config(schema: Schema, timing: TimingConfig | None = None) -> Robo
     """Make a config for a simulated task, which cannot break: no limits, no soft start.
 
     A still scene is drawn identically each time, so a camera that repeats its image is not frozen.
+    An action whose position the policy's state leaves out is a switch, which needs no measurement.
     """
+
+    def kind(name: str, unit: str) -> Kind:
+        told = kind_of(name, unit)
+        return "switch" if told == "position" and name not in schema.state_names else told
+
     return RobotConfig(
         joints={
             name: JointConfig(
+                kind=kind(name, unit),
                 low=-np.inf,
                 high=np.inf,
                 max_speed=np.inf,
                 max_step=np.inf,
                 approach_speed=np.inf,
             )
-            for name in schema.action_names
+            for name, unit in zip(schema.action_names, schema.action_units, strict=True)
         },
         safety=SafetyConfig(
             frozen_camera_time=0.0, odd_image_time=0.0, start_outside=np.inf, start_distance=1.0

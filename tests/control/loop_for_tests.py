@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from act_policy import Observation, Schema
-from act_policy.control.action_space import ActionSpace, action_space
+from act_policy.control.action_space import ActionSpace, build_action_space
 from act_policy.control.chunks.asynchronous import Answer, AsynchronousExecutor, max_action_age
 from act_policy.control.config import RobotConfig, config_from_dict
-from act_policy.control.demonstrated import Demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.events import EventLog
 from act_policy.control.loop import ControlLoop
 from act_policy.control.robots.contract import Contract
@@ -17,7 +17,7 @@ from act_policy.control.robots.robot import Reading
 from act_policy.control.safety.camera_watch import CameraWatch
 from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.control.safety.supervisor import Supervisor
-from act_policy.types import Camera
+from act_policy.types import Camera, FieldStatistics, Statistics
 
 SCHEMA = Schema(
     cameras=(Camera("front", 4, 6), Camera("wrist", 4, 6)),
@@ -28,13 +28,24 @@ SCHEMA = Schema(
     rate=10.0,
 )
 CHUNK_LENGTH = 10
-SHOWN = Demonstrated(
+RANGES = DemonstratedRanges(
     state_low=np.array([-1.0, 0.0]),
     state_high=np.array([1.0, 1.0]),
     action_low=np.array([-1.0, 0.0, -0.5]),
     action_high=np.array([1.0, 1.0, 0.5]),
     images={},
 )
+
+
+def statistics_of(
+    state: tuple[list[Any], list[Any]], action: tuple[list[Any], list[Any]], *relative: str
+) -> Statistics:
+    """Statistics of which only the ends (min, max) of the ranges matter."""
+    fields = [
+        FieldStatistics(*(np.array(values, np.float64) for values in (low, high, low, high)))
+        for low, high in (state, action)
+    ]
+    return Statistics(fields[0], fields[1], step_count=1, relative_actions=relative)
 
 
 class Clock:
@@ -116,7 +127,7 @@ class Arm:
 
 
 def space_of(config: RobotConfig | None = None) -> ActionSpace:
-    return action_space(SCHEMA, SHOWN, config or RobotConfig())
+    return build_action_space(SCHEMA, RANGES, config or RobotConfig())
 
 
 class Bench:
@@ -150,8 +161,8 @@ class Bench:
             Contract(SCHEMA, self.config),
             AsynchronousExecutor(self.inference, space, self.config),
             self.supervisor,
-            CameraWatch(SHOWN, self.config.safety),
-            SHOWN,
+            CameraWatch(RANGES, self.config.safety),
+            RANGES,
             self.config,
             self.events,
             **others,

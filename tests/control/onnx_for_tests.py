@@ -34,7 +34,15 @@ def write_calm_policy(path: Path, schema: Schema = SCHEMA, statistics: bool = Tr
         "chunk_length": str(CHUNK_LENGTH),
     }
     if statistics:
-        metadata["statistics"] = json.dumps({"state": bounds, "action": bounds})
+        metadata["statistics"] = json.dumps(
+            {
+                "state": bounds,
+                "action": bounds,
+                "environment_state": None,
+                "step_count": 100,
+                "std_floor": 0.01,
+            }
+        )
     image = f"observation.images.{camera.name}"
     graph = helper.make_graph(
         [

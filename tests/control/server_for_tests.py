@@ -32,6 +32,7 @@ class SeeingPolicy:
 
     schema = SCHEMA
     chunk_length = 5
+    statistics, demonstration_seeds = None, ()
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds

@@ -39,7 +39,7 @@ def test_json_says_the_same(tmp_path: Path) -> None:
         ({"joints": {"x": {"max_speed": 0}}}, "expected a positive number"),
         ({"joints": {"x": {"high": float("nan")}}}, "expected a finite number"),
         ({"joints": {"x": {"kind": "speed"}}}, "found 'speed', expected one of position"),
-        ({"joints": {"x": {"hold": "park"}}}, "go together"),
+        ({"joints": {"x": {"hold": "park"}}}, "unknown hold"),
         ({"joints": {"x": {"wraps": [1]}}}, "expected a list of 2"),
         ({"joints": {"x": {"wraps": [1, 0]}}}, r"expected \[from, to\]"),
         ({"safety": {"max_answer_time": -1}}, "expected a positive number"),

@@ -77,6 +77,7 @@ class SeeingPolicy:
 
     schema = SCHEMA
     chunk_length = 4
+    statistics, demonstration_seeds = None, ()
 
     def __init__(self, reach: float = 0.9):
         self.reach = reach

@@ -1,19 +1,30 @@
 """Simulated episodes through the robot's loop are the in-process ones, to the last action."""
 
 import time
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from act_policy import UserError
+from act_policy.control.action_space import build_action_space
 from act_policy.control.chunks.asynchronous import Answer
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.config import TimingConfig
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
+from act_policy.evaluation.adapting import AdaptedObservations
 from act_policy.evaluation.control_loop import episode_in_lock_step, episode_in_real_time
 from act_policy.evaluation.rollouts import run_episode
 from act_policy.sim.simulated_robot import SimulatedRobot, simulated_config
-from act_policy.types import Observation
-from tests.evaluation.evaluation_for_tests import SCHEMA, FailingPolicy, SeeingPolicy, build
+from act_policy.types import Camera, Observation
+from tests.evaluation.evaluation_for_tests import (
+    SCHEMA,
+    FailingPolicy,
+    ReachEnv,
+    SeeingPolicy,
+    build,
+)
 
 
 def task(max_steps: int | None = None):  # type: ignore[no-untyped-def]
@@ -74,7 +85,7 @@ def test_in_real_time_the_world_goes_on_by_the_clock() -> None:
 
 def test_a_step_is_due_once_a_period_and_the_command_stays_in_force() -> None:
     now = 5.0
-    robot = SimulatedRobot(task(100), 1000, clock=lambda: now)
+    robot = SimulatedRobot(task(100), SCHEMA, 1000, clock=lambda: now)
     robot.connect()
     now = 7.0
     robot.get_observation()
@@ -88,6 +99,44 @@ def test_a_step_is_due_once_a_period_and_the_command_stays_in_force() -> None:
     now += 1000.0
     robot.get_observation()
     assert len(robot.actions) == 14  # the rest is lost, not made up for
+
+
+def test_a_policy_of_cropped_images_and_part_of_the_state_runs_through_the_loop() -> None:
+    """Its environment draws whole images and observes two joints; rollouts and loop adapt both."""
+    recorded = replace(
+        SCHEMA,
+        state_names=("y", *SCHEMA.state_names),
+        state_units=("m", *SCHEMA.state_units),
+        cameras=(Camera("front", 8, 8),),
+    )
+    schema = replace(SCHEMA, cameras=(Camera("front", 6, 6, (8, 8), (1, 1, 6, 6)),))
+
+    class TwoJoints(ReachEnv):
+        def observe(self) -> dict[str, Any]:
+            observation = super().observe()
+            return {**observation, "agent_pos": np.array([9.0, self.x], np.float32)}
+
+    class CroppedPolicy(SeeingPolicy):
+        def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
+            return super().predict_chunk(self.schema.check(observation))
+
+    CroppedPolicy.schema = schema
+    environment = TwoJoints({"front": (8, 8)}, 30)
+    environment.schema = recorded  # type: ignore[attr-defined]
+    adapted = AdaptedObservations(environment, schema)
+    executor = ChunkExecutor(CroppedPolicy(), 3)
+    expected = run_episode(adapted, executor.select_action, 1000)
+    found = episode_in_lock_step(adapted, executor, 1000)
+    assert found[:3] == expected[:3]
+    np.testing.assert_array_equal(found.actions, expected.actions)
+
+
+def test_a_position_that_the_state_leaves_out_needs_no_measurement() -> None:
+    schema = replace(SCHEMA, action_names=("arm",), action_units=("rad",))
+    ranges = DemonstratedRanges.from_statistics(schema, None)
+    space = build_action_space(schema, ranges, simulated_config(schema))
+    assert space.kinds == ("switch",)
+    assert build_action_space(SCHEMA, ranges, simulated_config(SCHEMA)).kinds != ("switch",)
 
 
 @pytest.mark.slow
@@ -106,6 +155,7 @@ def test_lock_step_on_meta_world() -> None:
         """Moves by what the image's brightness says, so that it depends on what is drawn."""
 
         chunk_length = 5
+        statistics, demonstration_seeds = None, ()
 
         def __init__(self) -> None:
             self.schema = schema

@@ -48,6 +48,7 @@ class Counting:
 
     schema = SCHEMA
     chunk_length = 4
+    statistics, demonstration_seeds = None, ()
 
     def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
         step = observation.images["top"][:, 0, 0, 0].astype(np.float32)
@@ -134,6 +135,7 @@ def test_demonstrations_of_every_format_can_be_scored(samples: Path, name: str) 
     class Zero:
         schema = dataset.schema
         chunk_length = 2
+        statistics, demonstration_seeds = None, ()
 
         def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
             self.schema.check(observation)

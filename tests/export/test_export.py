@@ -17,7 +17,7 @@ import onnx
 import pytest
 import torch
 
-from act_policy.control.demonstrated import demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.policies.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
 from act_policy.export import export as export_module
@@ -210,9 +210,9 @@ def test_onnx_names_types_and_metadata(exported: Path, policy: ACTPolicy) -> Non
     assert found.schema == policy.schema
     assert found.chunk_length == 4
     assert found.metadata["format_version"] == "1"
-    shown = demonstrated(policy.schema, found.metadata)
-    np.testing.assert_array_equal(shown.action_low, policy.statistics.action.min)
-    np.testing.assert_array_equal(shown.state_high, policy.statistics.state.max)
+    ranges = DemonstratedRanges.from_statistics(policy.schema, found.statistics)
+    np.testing.assert_array_equal(ranges.action_low, policy.statistics.action.min)
+    np.testing.assert_array_equal(ranges.state_high, policy.statistics.state.max)
 
 
 def test_cameras_are_bound_by_name(exported: Path, policy: ACTPolicy) -> None:

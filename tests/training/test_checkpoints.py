@@ -9,7 +9,7 @@ import lightning
 import pytest
 import torch
 
-from act_policy.control.demonstrated import demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
 from act_policy.training import checkpoints
@@ -131,6 +131,7 @@ def test_the_policy_carries_what_its_images_were_like(demonstrations: Path, tmp_
     for low, high in (levels["front"].mean, levels["wrist"].deviation):
         assert 0 < low < high < 1
     assert levels["front"].mean == pytest.approx((0.5, 0.5), abs=0.05)  # random pixels
-    assert demonstrated(policy.schema, policy.metadata).images == levels  # so the robot sees it
+    ranges = DemonstratedRanges.from_statistics(policy.schema, policy.statistics)
+    assert ranges.images == levels  # so the robot sees it
     policy.save(tmp_path / "bundle")
     assert ACTPolicy.load(tmp_path / "bundle").statistics.image_levels == levels

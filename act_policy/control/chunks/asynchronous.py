@@ -1,8 +1,9 @@
-"""From chunks that arrive late to one action a tick: the executor of a robot in real time.
+"""Execute chunks that arrive late, one action per tick, and blend each into the next.
 
-A chunk's row i was meant for the moment `captured + i / rate`, whenever the chunk arrives: what is
-past by then is dropped. Only the first chunk after a reset begins when it arrives, because the arm
-rested until then. Time is passed in and never asked for, so that every test is exact.
+A chunk's row i was meant for the moment `captured + i / rate`, whenever the chunk arrives: rows
+that are past by then are dropped. Only the first chunk after a reset begins when it arrives,
+because the arm rested until then. Time is passed in and never asked for, so that every test is
+exact.
 """
 
 from dataclasses import dataclass
@@ -11,19 +12,21 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from act_policy.control.action_space import ActionSpace
+from act_policy.control.chunks.ensembling import average_predictions
+from act_policy.control.chunks.policy import check_chunk
 from act_policy.control.config import RobotConfig
 from act_policy.errors import UserError
 from act_policy.types import Observation, Schema
 
-_NOTHING = 1e-6  # of a step: what rounding makes of a whole one
+_ROUNDING = 1e-6  # of a step: the error of a whole number of steps
 
 
 class PolicyError(Exception):
-    """The policy cannot be relied on: it died, is late, or predicted what is no number."""
+    """The policy cannot be relied on: it died, is late, or predicted a broken chunk."""
 
 
 class Answer(NamedTuple):
-    """A chunk (k, a), or why there is none, to the images taken at this moment."""
+    """A chunk (k, a), or why there is none, for the images taken at the moment `captured`."""
 
     captured: float
     chunk: np.ndarray | None
@@ -32,11 +35,11 @@ class Answer(NamedTuple):
 
 @runtime_checkable
 class Inference(Protocol):
-    """A policy that is asked now and answers later; `InferenceProcess` is one."""
+    """A policy that is asked now and answers later: `InferenceProcess`."""
 
     @property
     def schema(self) -> Schema:
-        """The policy's."""
+        """The schema of the policy."""
 
     @property
     def chunk_length(self) -> int:
@@ -54,7 +57,7 @@ class Inference(Protocol):
 
 
 class Proposal(NamedTuple):
-    """What the policy wants now: action (a,), and the age in seconds of what it saw."""
+    """The policy's action (a,) for this moment, and the age in seconds of the images it saw."""
 
     action: np.ndarray
     age: float
@@ -74,10 +77,10 @@ class _Trajectory:
 
         Args:
             now: in seconds.
-            jumps: (a,), never interpolated: the row that is in force counts.
+            jumps: (a,), dimensions that take the row in force and are never interpolated.
             between: interpolate between rows, else take the nearest.
         """
-        place = (now - self.begin) * self.rate + _NOTHING
+        place = (now - self.begin) * self.rate + _ROUNDING
         if -1 < place < 0:
             place = 0.0  # images that are taken while a tick runs are younger than the tick
         row = int(np.floor(place if between else place + 0.5))
@@ -93,17 +96,17 @@ class _Trajectory:
 class AsynchronousExecutor:
     """Hand out actions of the newest chunk while the next one is being predicted.
 
-    A new chunk passes into force over `blend_steps`, but for grippers, switches and angles that
-    wrap, which switch at once. With `ensemble_coefficient` all chunks in force are averaged
-    instead, as `TemporalEnsembler` does.
+    A new chunk is blended in over `blend_steps`; grippers, switches and angles that wrap switch at
+    once. With `ensemble_coefficient` all chunks in force are averaged instead, as by
+    `TemporalEnsembler`.
 
     Args:
         inference: predicts chunks.
-        space: says which dimensions jump.
-        config: timing and the greatest ages, see settings.py.
+        space: tells which dimensions jump.
+        config: timing and the greatest ages.
 
     Raises:
-        UserError: the policy's chunks cannot be executed so.
+        UserError: the config asks for more steps than a chunk has.
     """
 
     def __init__(self, inference: Inference, space: ActionSpace, config: RobotConfig):
@@ -111,7 +114,6 @@ class AsynchronousExecutor:
         self.execute_steps = timing.execute_steps or max(1, length // 2)
         for name, steps in (
             ("execute_steps", self.execute_steps),
-            ("minimum_steps", timing.minimum_steps),
             ("blend_steps", timing.blend_steps),
         ):
             if steps > length:
@@ -120,7 +122,7 @@ class AsynchronousExecutor:
         self._rate = inference.schema.rate
         self._between = timing.motor_rate is not None and timing.motor_rate != self._rate
         self._blend_steps = timing.blend_steps
-        self._keep_steps = max(timing.minimum_steps, timing.blend_steps)
+        self._keep_steps = max(1, timing.blend_steps)  # of a chunk before another may follow
         self._coefficient = timing.ensemble_coefficient
         self._max_answer_time = config.safety.max_answer_time
         self._max_age = max_action_age(inference, config)
@@ -131,17 +133,17 @@ class AsynchronousExecutor:
     def reset(self) -> None:
         """Forget every chunk, and the answer to a question that is still open."""
         self._chunks: list[_Trajectory] = []  # the oldest first; the last is in force
-        self._ready: _Trajectory | None = None  # arrived, waits for minimum_steps
+        self._ready: _Trajectory | None = None  # arrived, waits for the blending to end
         self._before: _Trajectory | None = None  # what is being blended out of
         self._switched = 0.0
         self._asked_for = None
         self._waiting_since = None
 
     def observe(self, observation: Observation[np.ndarray], captured: float, now: float) -> None:
-        """Show what the robot sees; the policy is asked where it is free and its turn has come."""
+        """Show what the robot sees; ask the policy if it is free and its turn has come."""
         if self._inference.busy:
             if self._waiting_since is None:
-                self._waiting_since = now  # asked before a reset: the wait begins anew
+                self._waiting_since = now  # asked before a reset: the wait begins again
             return
         latest = self._asked_for
         if latest is not None and (captured - latest) * self._rate + 0.5 < self.execute_steps:
@@ -150,10 +152,10 @@ class AsynchronousExecutor:
         self._asked_for, self._waiting_since = captured, now
 
     def action(self, now: float) -> Proposal | None:
-        """What to do now; None before the first chunk and past the end of the last.
+        """Return the action for now; None before the first chunk and past the end of the last.
 
         Raises:
-            PolicyError: the policy died, took too long, or predicted what is no number.
+            PolicyError: the policy died, took too long, or predicted a broken chunk.
         """
         self._collect(now)
         if self._ready is not None and (
@@ -163,14 +165,20 @@ class AsynchronousExecutor:
             self._chunks.append(self._ready)
             self._switched, self._ready = now, None
         if self._coefficient is not None:
-            return self._ensembled(now, self._coefficient)
-        return self._blended(now)
+            return self._ensemble(now, self._coefficient)
+        return self._blend(now)
 
     def _collect(self, now: float) -> None:
         answer = self._inference.poll()
         if answer is not None and answer.captured == self._asked_for:
-            chunk = self._checked(answer)
-            # The first chunk is for an arm that rested until it came: nothing of it is past.
+            if answer.chunk is None:
+                raise PolicyError(f"the policy failed: {answer.error}")
+            inference = self._inference
+            try:
+                chunk = check_chunk(answer.chunk, inference.schema, inference.chunk_length)
+            except UserError as error:
+                raise PolicyError(str(error)) from None
+            # The arm rested until the first chunk came: none of its rows is past.
             begin = answer.captured if self._chunks else now
             self._ready = _Trajectory(answer.captured, begin, chunk, self._rate)
         if not self._inference.busy:
@@ -181,20 +189,7 @@ class AsynchronousExecutor:
                 f"(max_answer_time is {self._max_answer_time} s)"
             )
 
-    def _checked(self, answer: Answer) -> np.ndarray:
-        """Let nothing else than a chunk of finite numbers in."""
-        if (chunk := answer.chunk) is None:
-            raise PolicyError(f"the policy failed: {answer.error}")
-        schema = self._inference.schema
-        expected = (self._inference.chunk_length, schema.action_size)
-        if chunk.shape != expected:
-            raise PolicyError(f"the policy predicted a chunk of {chunk.shape}, not {expected}")
-        if not (finite := np.isfinite(chunk)).all():
-            bad = [schema.action_names[i] for i in np.flatnonzero(~finite.all(axis=0))]
-            raise PolicyError(f"the policy predicted no finite number for {', '.join(bad)}")
-        return np.array(chunk)
-
-    def _blended(self, now: float) -> Proposal | None:
+    def _blend(self, now: float) -> Proposal | None:
         if not self._chunks:
             return None
         newest = self._chunks[-1]
@@ -214,24 +209,23 @@ class AsynchronousExecutor:
                 action = np.where(self._jumps, action, mixed)
         return Proposal(action, age)
 
-    def _ensembled(self, now: float, coefficient: float) -> Proposal | None:
-        said = [
+    def _ensemble(self, now: float, coefficient: float) -> Proposal | None:
+        predictions = [
             (now - chunk.captured, action)
             for chunk in self._chunks
             if (action := chunk.at(now, self._jumps, self._between)) is not None
             and now - chunk.captured <= self._max_age
         ]
-        self._chunks = self._chunks[-len(said) :] if said else []
-        if not said:
+        self._chunks = self._chunks[len(self._chunks) - len(predictions) :]
+        if not predictions:
             return None
-        exponents = -coefficient * np.arange(len(said))  # 0 is the oldest
-        weights = np.exp(exponents - exponents.max())
-        mean = weights @ np.stack([action for _, action in said]) / weights.sum()
-        return Proposal(np.where(self._jumps, said[-1][1], mean), said[0][0])
+        ages, actions = zip(*predictions, strict=True)
+        mean = average_predictions(np.stack(actions), coefficient)
+        return Proposal(np.where(self._jumps, actions[-1], mean), ages[0])
 
 
 def max_action_age(inference: Inference, config: RobotConfig) -> float:
-    """The age in seconds that no action may exceed: the owner's, else the greatest there can be."""
+    """Return the age in seconds that no action may exceed, the owner's or the greatest possible."""
     # the first chunk begins when it comes, which is at most max_answer_time after its images
     greatest = inference.chunk_length / inference.schema.rate + config.safety.max_answer_time
     return min(config.safety.max_action_age or greatest, greatest)

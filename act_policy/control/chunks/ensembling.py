@@ -1,4 +1,4 @@
-"""Temporal ensembling: one action from all the chunks that predicted it."""
+"""Temporal ensembling: average one step's predictions over all the chunks that cover it."""
 
 from collections import deque
 
@@ -7,17 +7,33 @@ import numpy as np
 from act_policy.errors import UserError
 
 
-class TemporalEnsembler:
-    """Average every prediction that was made for the present step.
-
-    With i = 0 the oldest of the predictions a_0 .. a_n for the present step,
+def average_predictions(predictions: np.ndarray, coefficient: float) -> np.ndarray:
+    """Average the predictions a_0 .. a_n for one step, of which a_0 is the oldest.
 
         action = sum_i w_i a_i / sum_i w_i,   w_i = exp(-coefficient * i)
 
-    so a positive coefficient trusts old predictions more, and 0 is the plain mean. Every
-    prediction counts, whatever its value: an action that is exactly zero is one as well.
+    A positive coefficient trusts old predictions more, and 0 is the plain mean. Every prediction
+    counts, whatever its value: an action that is exactly zero does as well.
+
+    Args:
+        predictions: (n, a), the oldest first.
+        coefficient: per chunk.
+
+    Returns:
+        (a,).
 
     Source: Zhao et al. 2023 (ACT), section IV-B.
+    """
+    exponents = -coefficient * np.arange(len(predictions))
+    weights = np.exp(exponents - exponents.max())  # the largest is 1: no overflow, no 0/0
+    return np.asarray(weights @ predictions / weights.sum())
+
+
+class TemporalEnsembler:
+    """Average every prediction that was made for the present step: `average_predictions`.
+
+    Raises:
+        UserError: the coefficient is not a finite number.
     """
 
     def __init__(self, chunk_length: int, coefficient: float = 0.01):
@@ -25,8 +41,8 @@ class TemporalEnsembler:
             raise UserError(f"ensemble_coefficient: found {coefficient}, expected a finite number")
         self.chunk_length = chunk_length
         self.coefficient = coefficient
-        # The oldest chunk that still says something about the present step is chunk_length - 1
-        # steps old, so chunk_length chunks are all that is ever needed.
+        # The oldest chunk that covers the present step is chunk_length - 1
+        # steps old, so chunk_length chunks are enough.
         self._chunks: deque[np.ndarray] = deque(maxlen=chunk_length)
 
     def reset(self) -> None:
@@ -42,7 +58,4 @@ class TemporalEnsembler:
         predictions = np.stack(
             [made[oldest_age - i] for i, made in enumerate(self._chunks)], dtype=np.float64
         )
-        exponents = -self.coefficient * np.arange(len(predictions))
-        weights = np.exp(exponents - exponents.max())  # the largest is 1: no overflow, no 0/0
-        action: np.ndarray = (weights @ predictions / weights.sum()).astype(chunk.dtype)
-        return action
+        return average_predictions(predictions, self.coefficient).astype(chunk.dtype)

@@ -1,11 +1,11 @@
-"""From chunks to one action a step: the loop that a robot and the evaluation run."""
+"""Execute chunks action by action, in a world that waits for the policy."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
 from act_policy.control.chunks.ensembling import TemporalEnsembler
-from act_policy.control.chunks.policy import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy, check_chunk
 from act_policy.errors import UserError
 from act_policy.types import Observation
 
@@ -14,7 +14,7 @@ class ChunkExecutor:
     """Hand out a policy's chunk action by action.
 
     The first `execute_steps` actions of each chunk are carried out before the policy is asked
-    again; in between the observation is not looked at, so its images need not even exist. With
+    again; in between the observation is not read, so its images need not even exist. With
     `ensemble_coefficient` the policy is asked at every step and the overlapping predictions are
     averaged (`TemporalEnsembler`).
 
@@ -24,7 +24,7 @@ class ChunkExecutor:
         ensemble_coefficient: None does not ensemble.
 
     Raises:
-        UserError: the policy cannot be executed so.
+        UserError: the options do not fit each other or the policy's chunk length.
     """
 
     def __init__(
@@ -66,14 +66,17 @@ class ChunkExecutor:
         """Return the action (a,) to carry out now; the caller owns it.
 
         Raises:
-            UserError: the observation is not what the schema says, or an action is not finite;
-                all earlier predictions are forgotten then, as after a reset.
+            UserError: the observation does not fit the schema, or the chunk is not one of finite
+                actions; all earlier predictions are then forgotten, as after a reset.
         """
         if self._actions is None or self._next == self.execute_steps:
             try:
-                self._actions = self._predict(observation)
+                if isinstance(observation, Mapping):
+                    observation = Observation.from_keys(observation)
+                chunk = self.policy.predict_chunk(observation)
+                self._actions = check_chunk(chunk, self.policy.schema, self.policy.chunk_length)
             except BaseException:
-                # The robot holds for a step that no chunk is made for: earlier ones are now off.
+                # The robot holds for this step, so that earlier chunks are now off by one.
                 self.reset()
                 raise
             self._next = 0
@@ -82,22 +85,3 @@ class ChunkExecutor:
         action: np.ndarray = self._actions[self._next].copy()
         self._next += 1
         return action
-
-    def _predict(
-        self, observation: Observation[np.ndarray] | Mapping[str, np.ndarray]
-    ) -> np.ndarray:
-        """Ask the policy for a chunk (k, a) and refuse one that must not reach a motor."""
-        if isinstance(observation, Mapping):
-            observation = Observation.from_keys(observation)
-        schema = self.policy.schema
-        chunk = np.array(self.policy.predict_chunk(observation))
-        expected = (self.policy.chunk_length, schema.action_size)
-        if chunk.shape != expected:
-            raise ValueError(f"the policy predicted a chunk of shape {chunk.shape}, not {expected}")
-        if not (finite := np.isfinite(chunk)).all():
-            bad = [schema.action_names[i] for i in np.flatnonzero(~finite.all(axis=0))]
-            raise UserError(
-                f"the policy predicted an action that is not a finite number in {', '.join(bad)}; "
-                f"nothing was carried out: check the checkpoint and the observation"
-            )
-        return chunk

@@ -1,15 +1,16 @@
-"""The one interface of a policy."""
+"""The one interface of a policy, and the check of the chunks that it predicts."""
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from act_policy.types import Observation, Schema
+from act_policy.errors import UserError
+from act_policy.types import Observation, Schema, Statistics
 
 
 @runtime_checkable
 class ChunkPolicy(Protocol):
-    """What the executor needs of a policy; `ACTPolicy` and `OnnxPolicy` are two."""
+    """Predicts chunks of actions: `ACTPolicy`, `OnnxPolicy`, `RemotePolicy` and others."""
 
     @property
     def schema(self) -> Schema:
@@ -19,5 +20,32 @@ class ChunkPolicy(Protocol):
     def chunk_length(self) -> int:
         """The k of a chunk (k, a)."""
 
+    @property
+    def statistics(self) -> Statistics | None:
+        """Statistics of the demonstrations; None where the policy's file does not have them."""
+
+    @property
+    def demonstration_seeds(self) -> tuple[int, ...]:
+        """Seeds of the simulated initial states that the policy was trained on."""
+
     def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
         """Return the next k actions (k, a), in the schema's units."""
+
+
+def check_chunk(chunk: Any, schema: Schema, chunk_length: int) -> np.ndarray:
+    """Return a copy of a predicted chunk (k, a), or raise UserError unless it may reach a motor.
+
+    Its shape and type are checked, and that every action is a finite number.
+    """
+    expected = (chunk_length, schema.action_size)
+    if not isinstance(chunk, np.ndarray) or chunk.dtype.kind != "f" or chunk.shape != expected:
+        array = isinstance(chunk, np.ndarray)
+        found = f"{chunk.dtype} {chunk.shape}" if array else type(chunk).__name__
+        raise UserError(f"the policy predicted {found}, expected a chunk of floats {expected}")
+    if not (finite := np.isfinite(chunk)).all():
+        names = [schema.action_names[i] for i in np.flatnonzero(~finite.all(axis=0))]
+        raise UserError(
+            f"the policy predicted an action that is not a finite number in {', '.join(names)}; "
+            "check the checkpoint and the observation"
+        )
+    return chunk.copy()  # a policy may use its memory again

@@ -1,1 +1,1 @@
-"""What `python -m act_policy.control` runs: check, shadow and what they share with run."""
+"""The commands of `python -m act_policy.control`: check, shadow, run and recover."""

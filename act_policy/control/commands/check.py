@@ -1,4 +1,4 @@
-"""Look at a robot and a policy together without moving anything, and say what does not fit."""
+"""Look at a robot and a policy together without moving anything, and report what does not fit."""
 
 import time
 from collections.abc import Callable
@@ -8,8 +8,10 @@ import numpy as np
 
 from act_policy.control.action_space import LimitSources
 from act_policy.control.chunks.asynchronous import PolicyError
+from act_policy.control.chunks.policy import check_chunk
 from act_policy.control.commands.deployment import Deployment
-from act_policy.control.robots.robot import Reading, observed
+from act_policy.control.pacing import Pacer
+from act_policy.control.robots.robot import Reading, read_robot
 from act_policy.control.safety.camera_watch import ImageFault
 from act_policy.control.safety.supervisor import pose_outside
 from act_policy.errors import UserError
@@ -19,11 +21,26 @@ from act_policy.types import Observation
 PREDICTIONS = 5
 
 
-class Checked(NamedTuple):
-    """What was found, line by line, and what stands in the way of running."""
+class CheckReport(NamedTuple):
+    """The findings line by line, and the problems that forbid a run."""
 
     lines: list[str]
     problems: list[str]
+
+
+def check_command(deployment: Deployment, seconds: float) -> int:
+    """Check, print, and return 2 if there is a problem, else 0."""
+    return 2 if print_check(deployment, seconds) else 0
+
+
+def print_check(deployment: Deployment, seconds: float) -> list[str]:
+    """Check, print, and return the problems."""
+    report = check(deployment, seconds)
+    print("\n".join(report.lines))
+    for problem in report.problems:
+        print(f"problem   {problem}")
+    print("nothing was sent; " + ("not ready" if report.problems else "ready"), flush=True)
+    return report.problems
 
 
 def check(
@@ -31,49 +48,48 @@ def check(
     seconds: float = 2.0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Checked:
+) -> CheckReport:
     """Watch the robot for a while, and ask the policy a few times. Sends no command.
 
     Raises:
-        UserError: the robot has not what the policy needs, so that nothing else can be said.
+        UserError: the robot lacks something that the policy needs; nothing else can be checked.
     """
-    contract, shown, schema = deployment.contract, deployment.shown, deployment.contract.schema
+    contract, ranges, schema = deployment.contract, deployment.ranges, deployment.contract.schema
     watch = deployment.watch()
     captured: list[float] = []
     image_faults: dict[str, ImageFault] = {}  # the first of each kind and camera
-    begun = due = clock()
-    while len(captured) < 3 or clock() - begun < seconds:
-        reading = observed(deployment.robot)
+    pacer = Pacer(1 / schema.rate, clock, sleep)
+    while len(captured) < 3 or clock() - pacer.begun < seconds:
+        reading = read_robot(deployment.robot)
         observation = contract.observation(reading)
         captured.append(reading.captured)
         if fault := watch.fault(observation.images, clock()):
             image_faults.setdefault(fault.name, fault)
-        due += 1 / schema.rate
-        sleep(max(0.0, due - clock()))
+        pacer.wait()
     lines = _describe(deployment, reading, observation)
     problems = [fault.sentence for _, fault in sorted(image_faults.items())]
     problems += pose_outside(
-        schema, shown, observation.state, deployment.config.safety.start_outside
+        schema, ranges, observation.state, deployment.config.safety.start_outside
     )
     try:
         rate = contract.check_rate(captured)
-        lines.append(f"rate      {rate:.1f} observations a second; trained on {schema.rate:g}")
+        lines.append(f"rate      {rate:.1f} observations per second; trained on {schema.rate:g}")
     except UserError as error:
         problems.append(str(error))
     problems += _ask(deployment, observation, lines, clock)
-    return Checked(lines, problems)
+    return CheckReport(lines, problems)
 
 
 def _describe(
     deployment: Deployment, reading: Reading, observation: Observation[np.ndarray]
 ) -> list[str]:
-    schema, shown = deployment.contract.schema, deployment.shown
+    schema, ranges = deployment.contract.schema, deployment.ranges
     names = deployment.config.cameras
     lines = []
     for camera in schema.cameras:
         taken = reading.images[names.get(camera.name, camera.name)].shape
         mean, deviation = frame_levels(observation.images[camera.name])
-        levels = shown.images.get(camera.name)
+        levels = ranges.images.get(camera.name)
         known = (
             f"demonstrated {levels.mean[0]:.2f} to {levels.mean[1]:.2f}"
             if levels
@@ -85,7 +101,7 @@ def _describe(
         )
     unknown = []
     for i, name in enumerate(schema.state_names):
-        low, high = shown.state_low[i], shown.state_high[i]
+        low, high = ranges.state_low[i], ranges.state_high[i]
         known = f"demonstrated {low:.4g} to {high:.4g}"
         if not np.isfinite([low, high]).all():
             known = "the policy does not say what was demonstrated"
@@ -102,14 +118,14 @@ def _describe(
 
 
 def limit_lines(deployment: Deployment) -> list[str]:
-    """One line per dimension of the action, and a warning where a limit is not the owner's."""
+    """Describe each dimension of the action, and warn where a limit is not the owner's."""
     space = deployment.space
     lines = []
     for i, name in enumerate(space.names):
         line = f"action    {name} ({space.kinds[i]}): {space.low[i]:.4g} to {space.high[i]:.4g} "
         line += space.units[i]
         if np.isfinite(space.max_speed[i]):
-            line += f", at most {space.max_speed[i]:.4g} a second"
+            line += f", at most {space.max_speed[i]:.4g} per second"
         if np.isfinite(space.max_step[i]):
             line += f", at most {space.max_step[i]:.4g} from the measured position"
         lines.append(f"{line}; limits from the {_describe_sources(space.sources[i])}")
@@ -117,7 +133,7 @@ def limit_lines(deployment: Deployment) -> list[str]:
     if weak := [name for name, source in sources if source.demonstrated]:
         lines.append(
             f"warning   limits of {', '.join(weak)} are only what the demonstrations did; set "
-            "real ones in a settings file (docs/robot.md)"
+            "real ones in a config file (docs/robot.md)"
         )
     return lines
 
@@ -136,7 +152,7 @@ def _ask(
     lines: list[str],
     clock: Callable[[], float],
 ) -> list[str]:
-    """Measure how long the policy takes: less than max_answer_time and than half a chunk lasts."""
+    """Measure how long the policy takes: at most max_answer_time and half a chunk, or a problem."""
     inference, safety = deployment.inference, deployment.config.safety
     took = []
     for _ in range(PREDICTIONS):
@@ -150,8 +166,10 @@ def _ask(
             return ["the policy did not answer within 60 s"]
         if answer.chunk is None:
             return [answer.error]
-        if not np.isfinite(answer.chunk).all():
-            return ["the policy predicts what is no finite number"]
+        try:
+            check_chunk(answer.chunk, inference.schema, inference.chunk_length)
+        except UserError as error:
+            return [str(error)]
         took.append(clock() - asked)
     schema = inference.schema
     horizon = inference.chunk_length / schema.rate

@@ -1,15 +1,15 @@
-"""One policy on one robot: everything that check, shadow and run have in common."""
+"""Load a policy, connect a robot and bind the two, for check, shadow and run alike."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from act_policy.control.action_space import ActionSpace, action_space
+from act_policy.control.action_space import ActionSpace, build_action_space
 from act_policy.control.chunks.asynchronous import AsynchronousExecutor
 from act_policy.control.config import RobotConfig, read_config
-from act_policy.control.demonstrated import Demonstrated, demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.open import open_policy
 from act_policy.control.robots.contract import Contract
@@ -27,44 +27,44 @@ class Deployment(NamedTuple):
     inference: InferenceProcess
     robot: Robot
     config: RobotConfig
-    shown: Demonstrated
+    ranges: DemonstratedRanges
     space: ActionSpace
     contract: Contract
 
     def executor(self) -> AsynchronousExecutor:
-        """What turns chunks into actions."""
+        """Make the executor that turns chunks into actions."""
         return AsynchronousExecutor(self.inference, self.space, self.config)
 
     def watch(self) -> CameraWatch:
-        """What looks at the images."""
-        return CameraWatch(self.shown, self.config.safety)
+        """Make the watch over the cameras."""
+        return CameraWatch(self.ranges, self.config.safety)
 
 
 @contextmanager
-def deployed(policy: str, robot: str, config: str | None) -> Iterator[Deployment]:
+def deploy(policy: str, robot: str, config: str | None) -> Iterator[Deployment]:
     """Load the policy in its process, connect the robot, and undo both at the end.
 
     Args:
         policy: FILE.onnx or ws://HOST:PORT.
         robot: MODULE:FUNCTION, or `simulated`.
-        config: the owner's file; None leaves all to the demonstrations.
+        config: the owner's file; without one the limits come from the demonstrations.
 
     Raises:
         UserError: one of them cannot be used, or they do not fit each other.
     """
-    said = RobotConfig() if config is None else read_config(config)
+    robot_config = RobotConfig() if config is None else read_config(config)
     with ExitStack() as stack:
-        inference = InferenceProcess(partial(open_policy, policy, said.timing.threads))
+        inference = InferenceProcess(partial(open_policy, policy, robot_config.timing.threads))
         stack.callback(inference.close)
         schema = inference.schema
-        shown = demonstrated(schema, inference.metadata)
-        space = action_space(schema, shown, said)
-        contract = Contract(schema, said)
+        ranges = DemonstratedRanges.from_statistics(schema, inference.statistics)
+        space = build_action_space(schema, ranges, robot_config)
+        contract = Contract(schema, robot_config)
         arm: Robot
-        if robot == SIMULATED:  # it has the policy's names, whatever the owner's robot has
-            said = replace(said, cameras={}, state={}, actions={})
-            contract = Contract(schema, said)
-            arm = SimulatedArm(schema, space, resting_pose(schema, shown), shown.images)
+        if robot == SIMULATED:  # it has the policy's names, unlike the owner's robot
+            robot_config = replace(robot_config, cameras={}, state={}, actions={})
+            contract = Contract(schema, robot_config)
+            arm = SimulatedArm(schema, space, resting_pose(schema, ranges), ranges.images)
         else:
             arm = load_robot(robot, schema)
         if (names := getattr(arm, "action_names", None)) is not None:
@@ -76,12 +76,20 @@ def deployed(policy: str, robot: str, config: str | None) -> Iterator[Deployment
         except Exception as error:  # of the robot's driver, which may raise anything
             raise UserError(f"robot {robot}: cannot be connected: {error!r}") from error
         stack.callback(arm.disconnect)
-        yield Deployment(inference, arm, said, shown, space, contract)
+        yield Deployment(inference, arm, robot_config, ranges, space, contract)
+
+
+def open_log(path: str) -> IO[str]:
+    """Open a file for lines of JSON; raise UserError where it cannot be written."""
+    try:
+        return open(path, "w", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise UserError(f"log {path}: cannot be written ({error.strerror})") from None
 
 
 @contextmanager
-def operator_device(spec: str | None) -> Iterator[Any]:
-    """The owner's MODULE:FUNCTION() with get_action, such as a leader arm of LeRobot's."""
+def open_device(spec: str | None) -> Iterator[Any]:
+    """Connect the device that the owner's MODULE:FUNCTION returns, such as LeRobot's leader arm."""
     if spec is None:
         yield None
         return

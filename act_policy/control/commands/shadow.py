@@ -1,5 +1,6 @@
-"""Predict beside an operator who moves the arm, and log both: nothing is ever sent."""
+"""Predict beside an operator who moves the arm, and log both; nothing is ever sent."""
 
+import argparse
 import json
 import time
 from collections.abc import Callable
@@ -8,9 +9,10 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from act_policy.control.chunks.asynchronous import PolicyError
-from act_policy.control.commands.deployment import Deployment
+from act_policy.control.commands.deployment import Deployment, open_device, open_log
 from act_policy.control.loop import OperatorDevice
-from act_policy.control.robots.robot import observed
+from act_policy.control.pacing import Pacer
+from act_policy.control.robots.robot import read_robot
 from act_policy.control.safety.operator_input import OperatorInput
 
 
@@ -34,6 +36,26 @@ class ShadowReport(NamedTuple):
     faults: dict[str, FaultCount]
 
 
+def shadow_command(deployment: Deployment, options: argparse.Namespace) -> int:
+    """Shadow the operator, print the mean distances and return 0."""
+    operator = OperatorInput()
+    path = options.log or "shadow.jsonl"
+    with (
+        open_log(path) as log,
+        open_device(options.operator) as device,
+        operator.listening(),
+    ):
+        print("shadow: nothing is sent; q ends", flush=True)
+        report = shadow(deployment, operator, log, options.seconds, device)
+    against = "the operator's device" if options.operator else "where the arm was a step later"
+    print(f"{report.steps} steps compared with {against}, logged in {path}; mean distance:")
+    for i, name in enumerate(deployment.space.names):
+        print(f"  {name}: {report.difference[i]:.4g} {deployment.space.units[i]}")
+    for fault in report.faults.values():
+        print(f"would have been a fault in {fault.steps} steps: {fault.first}")
+    return 0
+
+
 def shadow(
     deployment: Deployment,
     operator: OperatorInput,
@@ -45,7 +67,7 @@ def shadow(
 ) -> ShadowReport:
     """Run until the operator ends it; write a line of JSON per step.
 
-    The operator's action is what their device says, or else where the arm was one step later.
+    The operator's action is that of their device, or else where the arm was one step later.
     """
     contract, space = deployment.contract, deployment.space
     schema, executor, watch = contract.schema, deployment.executor(), deployment.watch()
@@ -53,9 +75,9 @@ def shadow(
     faults: dict[str, FaultCount] = {}
     before: np.ndarray | None = None  # proposed at the step before
     steps = 0
-    begun = due = clock()
-    while not operator.ended and (seconds is None or clock() - begun < seconds):
-        reading = observed(deployment.robot)
+    pacer = Pacer(1 / schema.rate, clock, sleep)
+    while not operator.ended and (seconds is None or clock() - pacer.begun < seconds):
+        reading = read_robot(deployment.robot)
         now = clock()
         observation = contract.observation(reading)
         position = space.measure(observation.state)
@@ -89,7 +111,6 @@ def shadow(
             "fault": reason,
         }
         log.write(json.dumps(line) + "\n")
-        due = max(due + 1 / schema.rate, clock())
-        sleep(max(0.0, due - clock()))
+        pacer.wait()
     with np.errstate(invalid="ignore"):
         return ShadowReport(steps, total / compared, faults)

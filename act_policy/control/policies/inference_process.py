@@ -7,7 +7,7 @@ the predicted chunk go through a pipe. One question is open at a time.
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.shared_memory import SharedMemory
@@ -18,18 +18,19 @@ import numpy as np
 from act_policy.control.chunks.asynchronous import Answer, PolicyError
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
-from act_policy.types import Observation, Schema
+from act_policy.types import Observation, Schema, Statistics
 
 START_TIME = 120.0
 """Seconds that a policy may take to load."""
 
 
-class _Described(NamedTuple):
-    """What the process says of its policy once that is loaded."""
+class _Description(NamedTuple):
+    """The policy's description, which the process sends once the policy is loaded."""
 
     schema: Schema
     chunk_length: int
-    metadata: Mapping[str, Any]
+    statistics: Statistics | None
+    demonstration_seeds: tuple[int, ...]
 
 
 class InferenceProcess:
@@ -53,10 +54,12 @@ class InferenceProcess:
         try:
             if not self._pipe.poll(START_TIME):
                 raise UserError(f"the policy was not loaded within {START_TIME:.0f} s")
-            described = self._receive()
-            if not isinstance(described, _Described):
-                raise UserError(described)
-            self.schema, self.chunk_length, self.metadata = described
+            description = self._receive()
+            if not isinstance(description, _Description):
+                raise UserError(description)
+            self.schema, self.chunk_length = description.schema, description.chunk_length
+            self.statistics = description.statistics
+            self.demonstration_seeds = description.demonstration_seeds
             size = sum(array.nbytes for array in _arrays(self.schema, None).values())
             self._memory = SharedMemory(create=True, size=size)
             self._shared = _arrays(self.schema, self._memory)
@@ -153,7 +156,9 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
         pipe.send(str(error))
         return
     schema = policy.schema
-    pipe.send(_Described(schema, policy.chunk_length, dict(getattr(policy, "metadata", {}))))
+    pipe.send(
+        _Description(schema, policy.chunk_length, policy.statistics, policy.demonstration_seeds)
+    )
     try:
         memory = SharedMemory(pipe.recv())
         shared = _arrays(schema, memory)

@@ -15,6 +15,7 @@ from act_policy.types import (
     STATE_KEY,
     Observation,
     Schema,
+    Statistics,
 )
 
 ONNX_FORMAT_VERSION = "1"
@@ -79,6 +80,8 @@ class OnnxPolicy:
         self.demonstration_seeds: tuple[int, ...] = tuple(
             json.loads(metadata.get("demonstration_seeds", "[]"))
         )
+        statistics = json.loads(metadata.get("statistics", "null"))
+        self.statistics = Statistics.from_dict(statistics) if statistics else None
         self._inputs = [f"{IMAGE_PREFIX}{name}" for name in self.schema.camera_names]
         self._inputs.append(STATE_KEY)
         if self.schema.environment_state_names:
@@ -104,17 +107,11 @@ class OnnxPolicy:
         Raises:
             UserError: the observation is not what the schema says.
         """
-        if isinstance(observation, Mapping):
-            observation = Observation.from_keys(observation)
-        # A simulator renders an image when it is read: read each once.
-        observation = observation._replace(
-            images={name: np.asarray(image) for name, image in observation.images.items()}
-        )
-        self.schema.check(observation)
+        observation = self.schema.check(observation)
         values = {f"{IMAGE_PREFIX}{name}": image for name, image in observation.images.items()}
-        values[STATE_KEY] = np.asarray(observation.state, np.float32)
+        values[STATE_KEY] = observation.state
         if observation.environment_state is not None:
-            values[ENVIRONMENT_STATE_KEY] = np.asarray(observation.environment_state, np.float32)
+            values[ENVIRONMENT_STATE_KEY] = observation.environment_state
         single = values[STATE_KEY].ndim == 1
         if single:
             values = {key: value[None] for key, value in values.items()}

@@ -13,10 +13,11 @@ import numpy as np
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 
+from act_policy.control.chunks.policy import check_chunk
 from act_policy.control.policies.observation_keys import ObservationKeys
 from act_policy.control.policies.wire import WireError, pack, unpack
 from act_policy.errors import UserError
-from act_policy.types import Observation, Schema
+from act_policy.types import Observation, Schema, Statistics
 
 ResultT = TypeVar("ResultT")
 
@@ -73,6 +74,8 @@ class RemotePolicy:
         self._keys = ObservationKeys()
         self._schema: Schema | None = None
         self._chunk_length = 0
+        self.statistics: Statistics | None = None
+        self.demonstration_seeds: tuple[int, ...] = ()
         # The event loop has its own thread: pings are answered while the robot is busy, and every
         # wait, also for a full network buffer, has an end.
         self._loop = asyncio.new_event_loop()
@@ -118,13 +121,7 @@ class RemotePolicy:
             UserError: the observation is not what the schema says; nothing was sent.
             RemotePolicyError: no answer within the timeout, or the server refused it.
         """
-        if isinstance(observation, Mapping):
-            observation = Observation.from_keys(observation)
-        # A simulator renders an image when it is read: read each once.
-        observation = observation._replace(
-            images={name: np.asarray(image) for name, image in observation.images.items()}
-        )
-        self.schema.check(observation)
+        observation = self.schema.check(observation)
         if np.ndim(observation.state) != 1:
             raise UserError("a policy server takes one observation at a time, found a batch")
         if self._connection is None:
@@ -134,15 +131,10 @@ class RemotePolicy:
         message = pack(self._keys.to_message(observation))
         reply = self._bounded(self._exchange(self._connection, message), "gave no chunk")
         chunk = reply.get("actions") if isinstance(reply, dict) else None
-        expected = (self._chunk_length, self.schema.action_size)
-        if (
-            not isinstance(chunk, np.ndarray)
-            or chunk.shape != expected
-            or chunk.dtype.kind != "f"
-            or not np.isfinite(chunk).all()
-        ):
-            raise self._failed(f"answered no finite chunk of {expected}")
-        return chunk.copy()  # what was decoded is a read-only view
+        try:
+            return check_chunk(chunk, self.schema, self._chunk_length)
+        except UserError as error:
+            raise self._failed(str(error)) from None
 
     def close(self) -> None:
         """Disconnect; the arm is free for another client at once."""
@@ -244,6 +236,9 @@ class RemotePolicy:
             keys = ObservationKeys.from_dict(metadata["observation_keys"]).for_schema(schema)
             chunk_length = int(metadata["chunk_length"])
             sha256 = str(metadata["policy"]["sha256"])
+            statistics = metadata.get("statistics")
+            self.statistics = Statistics.from_dict(statistics) if statistics else None
+            self.demonstration_seeds = tuple(metadata.get("demonstration_seeds", ()))
         except (KeyError, TypeError, ValueError, AttributeError, UserError) as error:
             raise RemotePolicyError(
                 f"policy server {self.url}: its metadata is not that of scripts/serve_policy.py "

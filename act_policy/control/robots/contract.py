@@ -1,10 +1,10 @@
-"""What robot and policy must agree on: cameras and joints by name, sizes, types, ranges, rate.
+"""Bind a robot's names to a policy's, and check cameras, joints, sizes, types and rate.
 
-What training defines is done exactly as in training, the scaling of images above all; anything
-else is refused, and the message names both sides.
+Images are scaled exactly as in training. Anything that does not fit is refused, and the message
+names both sides.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,21 +20,22 @@ SLOWEST_RATE = 0.9
 
 
 class Contract:
-    """Binds a robot's names to a policy's, once and for all.
+    """The binding of one robot's names to one policy's.
 
     Args:
         schema: of the policy.
-        config: names that differ, and what is left unused on purpose.
+        config: has the names that differ, and those to ignore.
 
     Raises:
-        UserError: the settings rename what the policy does not have.
+        UserError: the config renames something that the policy does not have, or the policy needs
+            the state of its environment.
     """
 
     def __init__(self, schema: Schema, config: RobotConfig):
         self.schema, self._ignored = schema, set(config.ignore)
-        self._cameras = _renamed("cameras", schema.camera_names, config.cameras)
-        self._state = _renamed("state", schema.state_names, config.state)
-        self._actions = _renamed("actions", schema.action_names, config.actions)
+        self._cameras = _bind_names("cameras", schema.camera_names, config.cameras)
+        self._state = _bind_names("state", schema.state_names, config.state)
+        self._actions = _bind_names("actions", schema.action_names, config.actions)
         if schema.environment_state_names:
             raise UserError(
                 "the policy wants to know the state of its environment "
@@ -43,15 +44,15 @@ class Contract:
             )
 
     def observation(self, reading: Reading, look: bool = True) -> Observation[np.ndarray]:
-        """Make the policy's observation.
+        """Make the policy's observation from a robot's reading.
 
         Args:
             reading: of the robot.
-            look: at the images now; else each is looked at when it is read, since a simulated
+            look: make the images now; else each is made when it is read, since a simulated
                 camera draws it only then.
 
         Raises:
-            UserError: a camera or a joint is missing or too many, or is not what it should be.
+            UserError: a camera or a joint is missing, unknown, or of another size or type.
         """
         self._check_names("camera", self._cameras, reading.images)
         self._check_names("joint", self._state, reading.joints)
@@ -60,7 +61,7 @@ class Contract:
         if not (finite := np.isfinite(state)).all():
             bad = [self.schema.state_names[i] for i in np.flatnonzero(~finite)]
             raise UserError(f"the robot measures no finite number for {', '.join(bad)}")
-        images: Mapping[str, np.ndarray] = _BoundImages(self.schema, self._cameras, reading.images)
+        images = _BoundImages(self.schema, self._cameras, reading.images)
         return Observation(dict(images) if look else images, state)
 
     def command(self, action: np.ndarray) -> dict[str, float]:
@@ -94,25 +95,25 @@ class Contract:
         rate = (len(captured) - 1) / seconds if seconds > 0 else 0.0
         if rate < SLOWEST_RATE * self.schema.rate:
             raise UserError(
-                f"rate: the robot gives {rate:.1f} observations a second, the policy was trained "
+                f"rate: the robot gives {rate:.1f} observations per second, the policy was trained "
                 f"on {self.schema.rate:g}; a slower one would stretch every movement"
             )
         return float(rate)
 
-    def _check_names(self, what: str, bound: Mapping[str, str], found: Any) -> None:
-        wanted, there = set(bound.values()), set(found)
-        missing, extra = wanted - there, there - wanted - self._ignored
+    def _check_names(self, kind: str, bound: Mapping[str, str], names: Iterable[str]) -> None:
+        wanted, present = set(bound.values()), set(names)
+        missing, extra = wanted - present, present - wanted - self._ignored
         if not missing and not extra:
             return
-        section = {"camera": "cameras", "joint": "state", "action": "actions"}[what]
+        section = {"camera": "cameras", "joint": "state", "action": "actions"}[kind]
         sentences = [
-            f"{what} names differ: the policy has {', '.join(sorted(wanted))}; "
-            f"the robot has {', '.join(sorted(there)) or 'none'}"
+            f"{kind} names differ: the policy has {', '.join(sorted(wanted))}; "
+            f"the robot has {', '.join(sorted(present)) or 'none'}"
         ]
         if missing:
             sentences.append(
                 f"if the robot calls {', '.join(sorted(missing))} something else, say so under "
-                f"[{section}] in the settings"
+                f"[{section}] in the config"
             )
         if extra:
             sentences.append(f"if {', '.join(sorted(extra))} is not needed, add it to ignore")
@@ -127,14 +128,7 @@ class _BoundImages(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         camera = next(camera for camera in self._schema.cameras if camera.name == name)
-        image = self._images[self._names[name]]
-        if not isinstance(image, np.ndarray) or image.dtype != np.uint8:
-            kind = getattr(image, "dtype", type(image).__name__)
-            raise UserError(
-                f"camera {name}: the robot sends {kind}, the policy was trained on uint8, "
-                "0 to 255, RGB, (height, width, 3)"
-            )
-        return camera_image(image, camera)
+        return camera_image(np.asarray(self._images[self._names[name]]), camera)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._schema.camera_names)
@@ -143,13 +137,13 @@ class _BoundImages(Mapping[str, np.ndarray]):
         return len(self._schema.cameras)
 
 
-def _renamed(section: str, names: Sequence[str], renamed: Mapping[str, str]) -> dict[str, str]:
-    """The policy's name -> the robot's."""
+def _bind_names(section: str, names: Sequence[str], renamed: Mapping[str, str]) -> dict[str, str]:
+    """Map each of the policy's names to the robot's."""
     if unknown := sorted(set(renamed) - set(names)):
         raise UserError(
-            f"settings: {section} {', '.join(unknown)} are none of the policy's {', '.join(names)}"
+            f"config: {section} {', '.join(unknown)} are none of the policy's {', '.join(names)}"
         )
     bound = {name: renamed.get(name, name) for name in names}
     if len(set(bound.values())) < len(bound):
-        raise UserError(f"settings: two of {section} are given the same name of the robot's")
+        raise UserError(f"config: two of {section} have the same name on the robot")
     return bound

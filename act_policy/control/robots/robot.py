@@ -1,11 +1,11 @@
-"""What the loop needs of a robot: four methods, the same as LeRobot's, with names and a moment."""
+"""The four methods that the loop needs of a robot, LeRobot's own, and how robots are loaded."""
 
 import importlib
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from act_policy.types import Schema
 
 
 class Reading(NamedTuple):
-    """What a robot perceives, under its own names.
+    """The values of a robot's sensors, under its own names.
 
     captured: when the images were taken, in seconds of the loop's clock (`time.monotonic`).
     images: camera -> uint8 (h, w, 3) RGB.
@@ -34,10 +34,10 @@ class Robot(Protocol):
         """Make it ready; nothing moves."""
 
     def get_observation(self) -> Reading:
-        """What it perceives now."""
+        """Read the sensors."""
 
     def send_action(self, action: Mapping[str, float]) -> Mapping[str, float] | None:
-        """Carry out a command, by name; returns what was really sent where the two differ."""
+        """Carry out a command, by name; return what was really sent where the two differ."""
 
     def disconnect(self) -> None:
         """Leave it safe; the loop sends nothing afterwards."""
@@ -47,8 +47,8 @@ class LeRobotRobot:
     """Any object with the methods of LeRobot's `Robot`, as a Robot: SO-100, SO-101, Koch, ...
 
     LeRobot's names stay: a joint is `shoulder_pan.pos`, a camera is `front`. It gives no moment of
-    capture, so the moment before its observation is asked for is taken: with cameras that hand out
-    their latest frame the images may be one frame older.
+    capture, so the moment before the call counts: with cameras that hand out their latest frame the
+    images may be one frame older.
 
     Args:
         robot: has connect, get_observation, send_action, disconnect, observation_features and
@@ -61,7 +61,7 @@ class LeRobotRobot:
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        """What send_action takes."""
+        """The names that send_action takes."""
         return tuple(self._robot.action_features)
 
     def connect(self) -> None:
@@ -73,31 +73,30 @@ class LeRobotRobot:
         captured = self._clock()
         images: dict[str, np.ndarray] = {}
         joints: dict[str, float] = {}
-        observed = self._robot.get_observation()
+        observation = self._robot.get_observation()
         for name, feature in self._robot.observation_features.items():
-            if name not in observed:
+            if name not in observation:
                 raise UserError(
                     f"robot: its observation has no {name}, which its observation_features name "
-                    f"(found {', '.join(sorted(observed))})"
+                    f"(found {', '.join(sorted(observation))})"
                 )
             if isinstance(feature, tuple):
-                images[name] = np.asarray(observed[name])
+                images[name] = np.asarray(observation[name])
             else:
-                joints[name] = float(observed[name])
+                joints[name] = float(observation[name])
         return Reading(captured, images, joints)
 
     def send_action(self, action: Mapping[str, float]) -> Mapping[str, float] | None:
-        """Pass on; LeRobot answers with what it sent, which its own limits may have changed."""
-        sent: Mapping[str, float] | None = self._robot.send_action(dict(action))
-        return sent
+        """Pass a command on; return what LeRobot sent, which its own limits may have changed."""
+        return cast(Mapping[str, float] | None, self._robot.send_action(dict(action)))
 
     def disconnect(self) -> None:
         """Disconnect; most of LeRobot's arms then go limp, see docs/robot.md."""
         self._robot.disconnect()
 
 
-def observed(robot: Robot) -> Reading:
-    """What a robot perceives now; UserError where its driver fails."""
+def read_robot(robot: Robot) -> Reading:
+    """Read a robot's sensors; raise UserError where its driver fails."""
     try:
         return robot.get_observation()
     except UserError:
@@ -109,23 +108,22 @@ def observed(robot: Robot) -> Reading:
 def load_robot(spec: str, schema: Schema) -> Robot:
     """Call the owner's `MODULE:FUNCTION` with the policy's schema.
 
-    The module is looked for in the present folder, too. What the function returns is a Robot, or
-    an object of LeRobot's, which is told by its observation_features.
+    The module may be in the working directory. The function returns a Robot, or one of LeRobot's
+    robots, which are recognised by their observation_features.
 
     Raises:
-        UserError: there is no such function, or what it returns is no robot.
+        UserError: there is no such function, or it does not return a robot.
     """
-    made = load_hook(spec, "robot")(schema)
-    if hasattr(made, "observation_features"):
-        made = LeRobotRobot(made)
+    robot = load_hook(spec, "robot")(schema)
+    if hasattr(robot, "observation_features"):
+        robot = LeRobotRobot(robot)
     methods = [name for name in vars(Robot) if not name.startswith("_")]
-    if missing := [name for name in methods if not callable(getattr(made, name, None))]:
+    if missing := [name for name in methods if not callable(getattr(robot, name, None))]:
         raise UserError(
-            f"robot {spec}: what it returned ({type(made).__name__}) has no {', '.join(missing)}; "
+            f"robot {spec}: what it returned ({type(robot).__name__}) has no {', '.join(missing)}; "
             "expected a Robot (act_policy/control/robots/robot.py), or one of LeRobot's"
         )
-    robot: Robot = made
-    return robot
+    return cast(Robot, robot)
 
 
 def load_hook(spec: str, option: str) -> Callable[..., Any]:
@@ -138,11 +136,11 @@ def load_hook(spec: str, option: str) -> Callable[..., Any]:
     if not module_name or not function:
         raise UserError(f"{option} {spec}: expected MODULE:FUNCTION, such as my_robot:make")
     if (here := os.getcwd()) not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)  # last: a file random.py there must not hide the standard library's
     try:
         hook: Callable[..., Any] = getattr(importlib.import_module(module_name), function)
     except (ImportError, AttributeError) as error:
         raise UserError(f"{option} {spec}: cannot be imported: {error}") from None
     if not callable(hook):
-        raise UserError(f"{option} {spec}: is no function")
+        raise UserError(f"{option} {spec}: is not a function")
     return hook

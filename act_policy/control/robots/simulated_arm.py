@@ -1,8 +1,8 @@
-"""An arm without hardware, in real time and with numpy only: to try settings, hooks and stops.
+"""An arm without hardware, in real time and with numpy only: to try configs, hooks and stops.
 
-It is no physics: joints follow their commands with a lag; images are noise, as bright and contrasty
-as those demonstrated, and show the joints as bars. It says nothing about whether a policy can do
-its task.
+It does not simulate physics: joints follow their commands with a lag; images are noise, as bright
+and contrasty as those demonstrated, and show the joints as bars. It does not show whether a policy
+can do its task.
 """
 
 import time
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from act_policy.control.action_space import ActionSpace
-from act_policy.control.demonstrated import Demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.robots.robot import Reading
 from act_policy.types import Camera, ImageLevels, Schema
 
@@ -24,7 +24,7 @@ class SimulatedArm:
 
     Args:
         schema: of the policy.
-        space: says which actions are positions, and which joint measures each.
+        space: tells which actions are positions, and which joint measures each.
         pose: (s,) at which the arm rests at first.
         levels: of the demonstrated images, by camera; grey where they are not known.
         lag: seconds in which a joint covers 63% of the way to its command.
@@ -52,7 +52,7 @@ class SimulatedArm:
         """Nothing to do."""
 
     def get_observation(self) -> Reading:
-        """Joints as they are now, and images of them."""
+        """Read the joints as they are now, and images of them."""
         now = self._advance()
         joints = dict(zip(self._schema.state_names, map(float, self._pose), strict=True))
         images = {camera.name: self._image(camera) for camera in self._schema.cameras}
@@ -77,7 +77,7 @@ class SimulatedArm:
         return now
 
     def _image(self, camera: Camera) -> np.ndarray:
-        """Noise with one bar a joint."""
+        """Draw noise with one bar per joint."""
         height, width = camera.height, camera.width
         shades = self._shades.get(camera.name, GREY)
         image = self._random.integers(*shades, (height, width, 3), np.uint8, endpoint=True)
@@ -89,14 +89,13 @@ class SimulatedArm:
 
 
 def _shades(levels: ImageLevels) -> tuple[int, int]:
-    """Between which even noise has the middle of the demonstrated brightness and contrast."""
+    """Return the ends of even noise with the middle of the demonstrated brightness and contrast."""
     mean, deviation = (255 * sum(ends) / 2 for ends in levels)
     half = np.sqrt(3) * deviation
     low = int(np.clip(mean - half, 0, 250))
-    return low, int(np.clip(mean + half, low + 2, 255))  # never the same image twice
+    return low, int(np.clip(mean + half, low + 2, 255))  # so that no image comes twice
 
 
-def resting_pose(schema: Schema, shown: Demonstrated) -> np.ndarray:
-    """The middle of what was demonstrated (s,); 0 where it is not known."""
-    middle: np.ndarray = np.nan_to_num((shown.state_low + shown.state_high) / 2)
-    return middle
+def resting_pose(schema: Schema, ranges: DemonstratedRanges) -> np.ndarray:
+    """Return the middle of the demonstrated ranges (s,); 0 where they are not known."""
+    return np.asarray(np.nan_to_num((ranges.state_low + ranges.state_high) / 2))

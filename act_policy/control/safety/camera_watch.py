@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from act_policy.control.config import SafetyConfig
-from act_policy.control.demonstrated import Demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.images.levels import frame_levels
 
 BLACK = 4
@@ -56,15 +56,15 @@ class ImageFault(NamedTuple):
 
 
 class CameraWatch:
-    """Look at every image that the policy is shown.
+    """Look at every image that the policy is ranges.
 
     Args:
-        shown: brightness and contrast of the demonstrations, where they are known.
+        ranges: brightness and contrast of the demonstrations, where they are known.
         config: after how long each is a fault.
     """
 
-    def __init__(self, shown: Demonstrated, config: SafetyConfig):
-        self._levels, self._config = shown.images, config
+    def __init__(self, ranges: DemonstratedRanges, config: SafetyConfig):
+        self._levels, self._config = ranges.images, config
         self._last: dict[str, np.ndarray] = {}
         self._changed: dict[str, float] = {}  # when the camera last sent another image
         self._usual: dict[str, float] = {}  # when its levels were last as demonstrated

@@ -57,4 +57,4 @@ def limit_command(
     command = np.where(turned, last + space.difference(command, last), command)
     inside = np.clip(command, low, high)
     note("range", inside, command)
-    return space.wrapped(inside), cut
+    return space.wrap(inside), cut

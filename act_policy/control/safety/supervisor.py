@@ -19,7 +19,7 @@ import numpy as np
 from act_policy.control.action_space import ActionSpace
 from act_policy.control.chunks.asynchronous import Proposal
 from act_policy.control.config import SafetyConfig
-from act_policy.control.demonstrated import Demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.events import EventLog
 from act_policy.control.safety.limits import limit_command
 from act_policy.types import Schema
@@ -230,14 +230,14 @@ class Supervisor:
 
 
 def pose_outside(
-    schema: Schema, shown: Demonstrated, state: np.ndarray, fraction: float
+    schema: Schema, ranges: DemonstratedRanges, state: np.ndarray, fraction: float
 ) -> list[str]:
     """Sentences on the joints that are further outside the demonstrated range than a fraction."""
-    spread = np.maximum(shown.state_high - shown.state_low, 1e-2)
-    below = state < shown.state_low - fraction * spread
-    above = state > shown.state_high + fraction * spread
+    spread = np.maximum(ranges.state_high - ranges.state_low, 1e-2)
+    below = state < ranges.state_low - fraction * spread
+    above = state > ranges.state_high + fraction * spread
     return [
         f"{schema.state_names[i]} is at {state[i]:.4g} {schema.state_units[i]}, demonstrated was "
-        f"{shown.state_low[i]:.4g} to {shown.state_high[i]:.4g}"
+        f"{ranges.state_low[i]:.4g} to {ranges.state_high[i]:.4g}"
         for i in np.flatnonzero(below | above)  # never where the range is NaN, not known
     ]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.control.chunks.policy import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy, check_chunk
 from act_policy.errors import UserError
 from act_policy.types import Observation
 
@@ -102,13 +102,10 @@ class BatchingPredictor:
                 chunks = self._policy.predict_chunk(observations[0])[None]
             else:
                 chunks = self._policy.predict_chunk(_stacked(observations))
-            expected = (
-                len(observations),
-                self._policy.chunk_length,
-                self._policy.schema.action_size,
-            )
-            if chunks.shape != expected:
-                raise ValueError(f"the policy predicted {chunks.shape}, expected {expected}")
+            if len(chunks) != len(observations):
+                raise ValueError(
+                    f"the policy predicted {chunks.shape} for {len(observations)} observations"
+                )
         except Exception as error:
             if len(observations) > 1:
                 return [outcome for each in observations for outcome in self._predict([each])]
@@ -116,15 +113,14 @@ class BatchingPredictor:
                 _log.exception("the policy failed")
             return [error]
         seconds = time.perf_counter() - began
-        return [self._outcome(chunk, seconds) for chunk in chunks]
+        return [self._check(chunk, seconds) for chunk in chunks]
 
-    def _outcome(self, chunk: np.ndarray, seconds: float) -> Prediction | Exception:
-        finite = np.isfinite(chunk).all(axis=0)
-        if finite.all():
-            return Prediction(chunk, seconds)
-        names = self._policy.schema.action_names
-        bad = ", ".join(name for name, good in zip(names, finite, strict=True) if not good)
-        return UserError(f"the policy predicted an action that is not a finite number in {bad}")
+    def _check(self, chunk: np.ndarray, seconds: float) -> Prediction | Exception:
+        policy = self._policy
+        try:
+            return Prediction(check_chunk(chunk, policy.schema, policy.chunk_length), seconds)
+        except UserError as error:
+            return error
 
 
 class _Request(NamedTuple):

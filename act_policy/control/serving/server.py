@@ -51,7 +51,7 @@ class PolicyServer:
     """Serve one policy to many clients; what one of them does wrong is its own loss.
 
     Args:
-        policy: predicts chunks; a batch at a time where `settings.largest_batch` is above 1.
+        policy: predicts chunks; a batch at a time where `config.largest_batch` is above 1.
         identity: which weights these are: {"name", "file", "sha256"}; clients pin the last.
         keys: of the clients' observations.
         config: address, access and limits.
@@ -83,7 +83,8 @@ class PolicyServer:
             "policy": dict(identity),
             "observation_keys": self._keys.to_dict(),
             # the ranges of the demonstrations, by which a robot's loop judges poses and commands
-            "statistics": getattr(policy, "metadata", {}).get("statistics", {}),
+            "statistics": policy.statistics.to_dict() if policy.statistics is not None else {},
+            "demonstration_seeds": list(policy.demonstration_seeds),
         }
         pixels = sum(3 * camera.height * camera.width for camera in policy.schema.cameras)
         if pixels > self.config.largest_message:

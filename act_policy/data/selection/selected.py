@@ -130,9 +130,10 @@ class SelectedDataset:
         return None if offsets is None else self._cut(episode, offsets)
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
-        """What besides the image file decides how the frames look."""
+        """Values that, besides the image file, decide how the frames look."""
         key = self._source.frame_key(episode, self._camera_of[camera])
-        return (*key, int(self._parts[episode, 0]))
+        scaled_by = ("pillow",) if camera in self._changed else ()
+        return (*key, int(self._parts[episode, 0]), *scaled_by)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
         """int64, ascending steps from which decoding can begin; None if from every step."""

@@ -60,6 +60,7 @@ def test_without_delay_it_does_what_the_synchronous_executor_does() -> None:
 
     class Policy:
         schema, chunk_length = SCHEMA, CHUNK_LENGTH
+        statistics, demonstration_seeds = None, ()
         predict_chunk = Counting().__call__
 
     synchronous = ChunkExecutor(Policy(), execute_steps=4)
@@ -159,15 +160,6 @@ def test_a_slower_motor_skips_steps() -> None:
     assert follow(executor, clock, 3, period=0.25) == pytest.approx([0, 2.5, 5], abs=1e-4)
 
 
-def test_a_chunk_is_kept_for_its_minimum() -> None:
-    executor, _, clock = make(execute_steps=1, minimum_steps=3, blend_steps=0)
-    actions = follow(executor, clock, 7)
-    assert actions[:3] == [0, 1, 2]
-    assert actions[3] is not None
-    assert actions[3] >= 100
-    assert all(a is not None and int(a) // 100 == int(actions[3]) // 100 for a in actions[3:6])
-
-
 def test_past_the_end_of_a_chunk_there_is_no_action() -> None:
     executor, inference, clock = make(execute_steps=10, safety={"max_answer_time": 99.0})
     follow(executor, clock, 1)
@@ -180,6 +172,7 @@ def test_ensembling_is_that_of_the_paper() -> None:
 
     class Policy:
         schema, chunk_length = SCHEMA, CHUNK_LENGTH
+        statistics, demonstration_seeds = None, ()
         predict_chunk = Counting().__call__
 
     synchronous = ChunkExecutor(Policy(), ensemble_coefficient=0.5)
@@ -211,14 +204,14 @@ def test_what_is_no_number_never_gets_in(bad: float) -> None:
     broken = np.zeros((CHUNK_LENGTH, 3))
     broken[7, 1] = bad
     inference.predict = lambda observation: broken
-    with pytest.raises(PolicyError, match="no finite number for gripper"):
+    with pytest.raises(PolicyError, match="not a finite number in gripper"):
         follow(executor, clock, 1)
     inference.predict = lambda observation: np.zeros((3, 3))
-    with pytest.raises(PolicyError, match=r"chunk of \(3, 3\), not \(10, 3\)"):
+    with pytest.raises(PolicyError, match=r"\(3, 3\), expected a chunk of floats \(10, 3\)"):
         follow(executor, clock, 9)
 
 
-@pytest.mark.parametrize("name", ["execute_steps", "minimum_steps", "blend_steps"])
+@pytest.mark.parametrize("name", ["execute_steps", "blend_steps"])
 def test_more_steps_than_a_chunk_has_are_refused(name: str) -> None:
     with pytest.raises(UserError, match=rf"timing\.{name} is 11, the policy's chunk has 10"):
         make(**{name: 11})

@@ -26,6 +26,7 @@ class CountingPolicy:
 
     schema = SCHEMA
     chunk_length = 5
+    statistics, demonstration_seeds = None, ()
 
     def __init__(self) -> None:
         self.calls = 0
@@ -161,7 +162,7 @@ def test_a_chunk_of_another_shape_is_refused() -> None:
         def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
             return np.zeros((6, 2))
 
-    with pytest.raises(ValueError, match=r"shape \(6, 2\), not \(5, 2\)"):
+    with pytest.raises(UserError, match=r"\(6, 2\), expected a chunk of floats \(5, 2\)"):
         ChunkExecutor(Longer()).select_action(observe(0))
 
 

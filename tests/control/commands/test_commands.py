@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from act_policy.control.__main__ import main
+from act_policy.control.commands.command_line import main
 from tests.control import onnx_for_tests
 from tests.paths import ROOT
 
@@ -33,7 +33,7 @@ def test_check_says_all_and_sends_nothing(policy: Path, tmp_path: Path) -> None:
     config = tmp_path / "robot.toml"
     config.write_text('[joints."elbow.pos"]\nlow = -0.8\nhigh = 0.4\nmax_speed = 1\nmax_step = 1\n')
     done = subprocess.run(
-        command("check", policy, "--seconds", "0.5", "--settings", str(config)),
+        command("check", policy, "--seconds", "0.5", "--config", str(config)),
         capture_output=True,
         text=True,
         check=False,
@@ -42,7 +42,7 @@ def test_check_says_all_and_sends_nothing(policy: Path, tmp_path: Path) -> None:
     out = done.stdout
     assert "camera    front: 48x64, used as 48x64; brightness 0.4" in out
     assert "joint     elbow.pos: -0.25 rad; demonstrated -1 to 0.5" in out
-    assert "elbow.pos (position): -0.8 to 0.4 rad, at most 1 a second" in out
+    assert "elbow.pos (position): -0.8 to 0.4 rad, at most 1 per second" in out
     assert "limits from the file (low, high, max_speed, max_step)\n" in out
     assert "warning   limits of shoulder.pos, gripper.pos are only what the demonstrations" in out
     assert "policy    answers in" in out
@@ -54,13 +54,13 @@ def test_a_limit_that_the_file_leaves_out_is_told(
 ) -> None:
     config = tmp_path / "robot.toml"
     config.write_text('[joints."elbow.pos"]\nlow = -0.8\nhigh = 0.4\n')
-    main(command("check", policy, "--seconds", "0.2", "--settings", str(config))[3:])
+    main(command("check", policy, "--seconds", "0.2", "--config", str(config))[3:])
     out = capsys.readouterr().out
     assert "from the file (low, high) and demonstrations (max_speed, max_step)" in out
     assert "warning   limits of shoulder.pos, elbow.pos, gripper.pos are only" in out
 
 
-def test_the_documented_settings_run_on_the_simulated_arm(
+def test_the_documented_config_runs_on_the_simulated_arm(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Names of the owner's robot are in them, which the simulated arm has not."""
@@ -70,7 +70,7 @@ def test_the_documented_settings_run_on_the_simulated_arm(
     joints = ("shoulder_pan.pos", "wrist_roll.pos", "gripper.pos")
     schema = replace(onnx_for_tests.SCHEMA, state_names=joints, action_names=joints)
     path = onnx_for_tests.write_calm_policy(tmp_path / "p.onnx", schema)
-    main(command("check", path, "--seconds", "0.2", "--settings", str(config))[3:])
+    main(command("check", path, "--seconds", "0.2", "--config", str(config))[3:])
     out = capsys.readouterr().out
     assert "wrist_roll.pos (position)" in out
     assert "limits from the file (low, high, max_speed, max_step)\n" in out
@@ -81,24 +81,38 @@ def test_check_says_what_it_cannot_know(tmp_path: Path, capsys: pytest.CaptureFi
     names = onnx_for_tests.SCHEMA.action_names
     config = tmp_path / "robot.json"
     config.write_text(json.dumps({"joints": {name: {"low": -1, "high": 1} for name in names}}))
-    words = command("check", path, "--seconds", "0.2", "--settings", str(config))
+    words = command("check", path, "--seconds", "0.2", "--config", str(config))
     main(words[3:])
     out = capsys.readouterr().out
     assert "joint     elbow.pos: 0 rad; the policy does not say what was demonstrated" in out
     assert "warning   where shoulder.pos, elbow.pos, gripper.pos may be is not known" in out
 
 
+def test_a_file_random_py_beside_the_user_is_not_imported(policy: Path, tmp_path: Path) -> None:
+    (tmp_path / "random.py").write_text("raise AssertionError('the standard library has this')")
+    done = subprocess.run(
+        command("check", policy, "--seconds", "0.2"),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stderr == ""
+    assert "nothing was sent" in done.stdout
+
+
 def test_errors_are_one_message_and_code_2(policy: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[joints.wrist]\nlow = 0")
     done = subprocess.run(
-        command("run", policy, "--settings", str(tmp_path / "bad.toml")),
+        command("run", policy, "--config", str(tmp_path / "bad.toml")),
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "error: settings: joints wrist are none of the policy's actions, "
+        "error: config: joints wrist are none of the policy's actions, "
         "shoulder.pos, elbow.pos, gripper.pos\n"
     )
 
@@ -209,7 +223,7 @@ def press(process: subprocess.Popen[str], keys: str) -> None:
 def options(tmp_path: Path) -> list[str]:
     (tmp_path / "robot.toml").write_text(PATIENT)
     return [
-        *("--settings", str(tmp_path / "robot.toml")),
+        *("--config", str(tmp_path / "robot.toml")),
         *("--log", str(tmp_path / "events.jsonl"), "--record", str(tmp_path / "runs")),
     ]
 

@@ -17,14 +17,22 @@ from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.open import open_policy
 from act_policy.control.robots.contract import Contract
 from act_policy.control.safety.supervisor import Mode
-from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Arm, Bench, Clock, hold_still
+from tests.control.loop_for_tests import (
+    CHUNK_LENGTH,
+    SCHEMA,
+    Arm,
+    Bench,
+    Clock,
+    hold_still,
+    statistics_of,
+)
 
 
 class MoodyPolicy:
     """What it does is told by the shoulder: 0.9 fails, 0.8 stalls for two seconds."""
 
     schema, chunk_length = SCHEMA, CHUNK_LENGTH
-    metadata = {"made": "for a test"}  # noqa: RUF012
+    statistics, demonstration_seeds = statistics_of(([0, 0], [1, 1]), ([0] * 3, [1] * 3)), (7,)
 
     def __init__(self) -> None:
         self.connections = 0
@@ -74,7 +82,8 @@ def ask(inference: InferenceProcess, shoulder: float) -> np.ndarray | str:
 def test_an_answer_crosses_unchanged(process: InferenceProcess) -> None:
     assert process.schema == SCHEMA
     assert process.chunk_length == CHUNK_LENGTH
-    assert process.metadata == {"made": "for a test"}
+    assert process.statistics.to_dict() == MoodyPolicy.statistics.to_dict()
+    assert process.demonstration_seeds == (7,)
     chunk = ask(process, 0.25)
     assert isinstance(chunk, np.ndarray)
     images = observe(0.25).images

@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 
 from act_policy import Observation
-from act_policy.control.demonstrated import demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.open import open_policy
 from act_policy.control.safety.supervisor import Mode
 from tests.control import server_for_tests
-from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Bench
+from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Bench, statistics_of
 
 
 class Rolling:
     """Holds the joints and rolls the base; answers only while it may."""
 
     schema, chunk_length = SCHEMA, CHUNK_LENGTH
-    metadata = {"statistics": {"action": {"min": [-1, 0, None], "max": [1, 1, None]}}}  # noqa: RUF012
+    statistics = statistics_of(([-1, 0], [1, 1]), ([-1, 0, np.nan], [1, 1, np.nan]))
+    demonstration_seeds = (3,)
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()
@@ -61,8 +62,9 @@ def tick_until(bench: Bench, condition: Callable[[], bool]) -> None:
 def test_a_network_stall_holds_and_the_operator_can_go_on() -> None:
     policy = Rolling()
     with running(policy) as (bench, inference):
-        shown = demonstrated(SCHEMA, inference.metadata)
-        np.testing.assert_array_equal(shown.action_high, [1, 1, np.nan])
+        ranges = DemonstratedRanges.from_statistics(SCHEMA, inference.statistics)
+        np.testing.assert_array_equal(ranges.action_high, [1, 1, np.nan])
+        assert inference.demonstration_seeds == (3,)
         policy.may_answer.clear()
         tick_until(bench, lambda: bench.supervisor.mode is Mode.HOLDING)
         assert bench.supervisor.reason.startswith("the policy has not answered for 1.")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from act_policy import Observation, UserError
-from act_policy.control.__main__ import main
+from act_policy.control.commands.command_line import main
 from act_policy.control.recording.journal import JournalWriter
 from act_policy.control.recording.recording import EpisodeRecorder, Recorded, recover
 from act_policy.control.safety.supervisor import Mode

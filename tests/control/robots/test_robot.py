@@ -79,10 +79,25 @@ def test_the_owners_function_is_found_beside_them(
         ("my_robot_for_tests", "expected MODULE:FUNCTION"),
         ("my_robot_for_tests:none", "cannot be imported"),
         ("no_such_module_here:make", "cannot be imported"),
-        ("my_robot_for_tests:number", "is no function"),
+        ("my_robot_for_tests:number", "is not a function"),
     ):
         with pytest.raises(UserError, match=message):
             load_robot(spec, SCHEMA)
+
+
+def test_the_working_directory_hides_no_module_of_the_standard_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "colorsys.py").write_text("raise AssertionError('the standard library has this')")
+    (tmp_path / "my_robot_beside.py").write_text(
+        "import colorsys\nfrom tests_follower import Follower\n"
+        "def make(schema): return Follower()\n"
+    )
+    monkeypatch.setitem(sys.modules, "tests_follower", sys.modules[__name__])
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert isinstance(load_robot("my_robot_beside:make", SCHEMA), LeRobotRobot)
 
 
 def test_the_simulated_arm_is_as_bright_as_the_demonstrations() -> None:

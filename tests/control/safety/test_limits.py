@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from act_policy import UserError
-from act_policy.control.action_space import LimitSources, action_space
+from act_policy.control.action_space import LimitSources, build_action_space
 from act_policy.control.config import RobotConfig, config_from_dict
-from act_policy.control.demonstrated import demonstrated
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.safety.limits import limit_command
-from tests.control.loop_for_tests import SCHEMA, SHOWN, space_of
+from tests.control.loop_for_tests import RANGES, SCHEMA, space_of, statistics_of
 
 wild = st.floats(-1e6, 1e6)
 
@@ -119,12 +119,16 @@ def test_limits_come_from_the_demonstrations_only_where_the_file_is_silent() -> 
 def test_the_unit_tells_motions() -> None:
     for unit, kind in (("rad/s", "velocity"), ("cm/step", "displacement")):
         schema = replace(SCHEMA, action_units=(*SCHEMA.action_units[:2], unit))
-        assert action_space(schema, SHOWN, RobotConfig()).kinds == ("position", "switch", kind)
+        assert build_action_space(schema, RANGES, RobotConfig()).kinds == (
+            "position",
+            "switch",
+            kind,
+        )
 
 
 def test_a_motion_can_always_be_held() -> None:
-    forward = SHOWN._replace(action_low=np.array([-1.0, 0.0, 0.2]))
-    space = action_space(SCHEMA, forward, RobotConfig())
+    forward = RANGES._replace(action_low=np.array([-1.0, 0.0, 0.2]))
+    space = build_action_space(SCHEMA, forward, RobotConfig())
     assert (space.low[2], space.high[2]) == (0.0, pytest.approx(0.515))
     rolling, nan = np.array([0.0, 0.5, 0.3]), np.array([0.0, 0.5, np.nan])
     command, cut = limit_command(space, np.array([0.0, 0.5, 0.0]), rolling, nan, 0.1)
@@ -135,43 +139,42 @@ def test_a_motion_can_always_be_held() -> None:
 
 
 def test_without_any_limits_nothing_moves() -> None:
-    unknown = demonstrated(SCHEMA, {})
+    unknown = DemonstratedRanges.from_statistics(SCHEMA, None)
     with pytest.raises(UserError, match=r"action shoulder has no limits.*low and \.high in rad"):
-        action_space(SCHEMA, unknown, RobotConfig())
+        build_action_space(SCHEMA, unknown, RobotConfig())
     given_limits = {name: {"low": -1.0, "high": 1.0} for name in ("shoulder", "gripper", "base")}
-    space = action_space(SCHEMA, unknown, config_from_dict({"joints": given_limits}))
+    space = build_action_space(SCHEMA, unknown, config_from_dict({"joints": given_limits}))
     assert space.max_speed[0] == 4.0
-    for unsaid in (None, np.inf):  # other software may not say
-        imported = {"action": {"min": [unsaid and -unsaid] * 3, "max": [unsaid] * 3}}
-        with pytest.raises(UserError, match="has no limits"):
-            action_space(SCHEMA, demonstrated(SCHEMA, {"statistics": imported}), RobotConfig())
+    imported = statistics_of(([-1, 0], [1, 1]), ([-np.inf] * 3, [np.inf] * 3))
+    with pytest.raises(UserError, match="has no limits"):
+        build_action_space(
+            SCHEMA, DemonstratedRanges.from_statistics(SCHEMA, imported), RobotConfig()
+        )
 
 
 def test_differences_are_no_limits_of_positions() -> None:
-    differences = {"min": [-0.01, -0.02, -0.5], "max": [0.01, 0.02, 0.5]}
-    statistics = {
-        "state": {"min": [-1.0, 0.0], "max": [1.0, 1.0]},
-        "action": differences,
-        "relative_actions": ["shoulder"],
-    }
-    shown = demonstrated(SCHEMA, {"statistics": statistics})
-    assert list(shown.action_low) == [-1.0, -0.02, -0.5]
-    assert list(shown.action_high) == [1.0, 0.02, 0.5]
-    space = action_space(SCHEMA, shown, RobotConfig())
+    state, differences = ([-1.0, 0.0], [1.0, 1.0]), ([-0.01, -0.02, -0.5], [0.01, 0.02, 0.5])
+    statistics = statistics_of(state, differences, "shoulder")
+    ranges = DemonstratedRanges.from_statistics(SCHEMA, statistics)
+    assert list(ranges.action_low) == [-1.0, -0.02, -0.5]
+    assert list(ranges.action_high) == [1.0, 0.02, 0.5]
+    space = build_action_space(SCHEMA, ranges, RobotConfig())
     assert (space.low[0], space.high[0]) == (pytest.approx(-1.1), pytest.approx(1.1))
     assert space.max_step[0] == pytest.approx(1.0)
     assert [source.relative for source in space.sources[:2]] == [True, False]
     for name in ("base", "elbow"):
-        with pytest.raises(UserError, match=f"action {name} is relative.*not in both"):
-            demonstrated(SCHEMA, {"statistics": {**statistics, "relative_actions": [name]}})
+        with pytest.raises(UserError, match=f"action {name} is relative.*not have it in both"):
+            DemonstratedRanges.from_statistics(
+                SCHEMA, statistics._replace(relative_actions=(name,))
+            )
 
 
 def test_a_position_that_nothing_measures_is_refused() -> None:
     config = config_from_dict({"joints": {"base": {"kind": "position"}}})
     with pytest.raises(UserError, match="action base is a position, but the policy's state has no"):
-        action_space(SCHEMA, SHOWN, config)
+        build_action_space(SCHEMA, RANGES, config)
     named = config_from_dict({"joints": {"base": {"kind": "position", "measured": "shoulder"}}})
-    assert list(action_space(SCHEMA, SHOWN, named).measured) == [0, 1, 0]
+    assert list(build_action_space(SCHEMA, RANGES, named).measured) == [0, 1, 0]
 
 
 def test_a_step_limit_that_nothing_measures_is_refused() -> None:

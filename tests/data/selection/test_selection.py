@@ -124,6 +124,8 @@ def test_cameras_are_renamed_cropped_and_resized(folder):
     np.testing.assert_array_equal(
         view.frame(2, 4, "head"), crop_and_resize(full, (2, 3, 8, 10), 6, 8)
     )
+    assert "pillow" in view.frame_key(2, "head")  # caches of other scaling are made again
+    assert "pillow" not in plain.frame_key(2, "top")
     data = DemonstrationDataModule(
         folder, 3, 64, held_out_fraction=0.0, select={"resize": {"hand": [5, 4]}},
         cameras={"hand": "wrist"},

@@ -1,0 +1,65 @@
+"""The ranges of joints, actions and image levels in the demonstrations of a policy."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from act_policy.errors import UserError
+from act_policy.types import FieldStatistics, ImageLevels, Schema, Statistics
+
+
+class DemonstratedRanges(NamedTuple):
+    """Smallest and largest values over every demonstrated step; NaN where they are not known.
+
+    state_low, state_high: (s,). action_low, action_high: (a,).
+    images: camera -> levels; empty where they are not known.
+    relative_actions: dimensions whose statistics are of differences from the state; their range is
+        that of the state of the same name.
+    """
+
+    state_low: np.ndarray
+    state_high: np.ndarray
+    action_low: np.ndarray
+    action_high: np.ndarray
+    images: Mapping[str, ImageLevels]
+    relative_actions: tuple[str, ...] = ()
+
+    @classmethod
+    def from_statistics(cls, schema: Schema, statistics: Statistics | None) -> "DemonstratedRanges":
+        """Read the ranges from a policy's statistics; without any, nothing is known.
+
+        Raises:
+            UserError: the statistics do not fit the schema.
+        """
+        if statistics is None:
+            unknown_state = np.full(schema.state_size, np.nan)
+            unknown_action = np.full(schema.action_size, np.nan)
+            return cls(unknown_state, unknown_state, unknown_action, unknown_action, {})
+        state = _read_bounds("state", statistics.state, schema.state_size)
+        action = _read_bounds("action", statistics.action, schema.action_size)
+        for name in statistics.relative_actions:
+            if name not in schema.action_names or name not in schema.state_names:
+                raise UserError(
+                    f"the policy's statistics say that action {name} is relative to the state, but "
+                    "its schema does not have it in both; export it again"
+                )
+            i, j = schema.action_names.index(name), schema.state_names.index(name)
+            for action_bound, state_bound in zip(action, state, strict=True):
+                action_bound[i] = state_bound[j]
+        return cls(
+            *state, *action, statistics.image_levels or {}, tuple(statistics.relative_actions)
+        )
+
+
+def _read_bounds(name: str, measured: FieldStatistics, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Copies of min and max, each (size,); NaN instead of infinity, which is not known either."""
+    low, high = (np.array(bound, np.float64) for bound in (measured.min, measured.max))
+    for bound in (low, high):
+        if bound.shape != (size,):
+            raise UserError(
+                f"the policy's statistics of {name} have {bound.shape} values, "
+                f"its schema {size}; export it again"
+            )
+        bound[np.isinf(bound)] = np.nan
+    return low, high
