@@ -22,7 +22,7 @@ def main(config: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from act_policy.evaluation.report import write_json
+    from act_policy.evaluation.results import write_json
     from act_policy.system.processes import usable_cores
     from act_policy.system.versions import versions
 

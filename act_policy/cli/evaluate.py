@@ -87,7 +87,7 @@ def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, o
     from act_policy.checkpoints.open import open_policy
     from act_policy.checkpoints.source import Source
     from act_policy.evaluation.evaluate import evaluate
-    from act_policy.evaluation.report import table, warnings
+    from act_policy.evaluation.results import table, warnings
     from act_policy.evaluation.sections.html_report import Background
     from act_policy.sim.rendering import choose_gl_backend
 
@@ -124,9 +124,9 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
 
     from act_policy.checkpoints.open import open_policy
     from act_policy.checkpoints.source import Source
+    from act_policy.evaluation.open_loop.run_data import open_run_data, scored_data
     from act_policy.evaluation.replay import replay
-    from act_policy.evaluation.report import replay_table
-    from act_policy.evaluation.run_data import open_run_data, scored_data
+    from act_policy.evaluation.results import replay_table
 
     if run is None and config.demonstrations is not None:
         raise UserError(
@@ -153,8 +153,8 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
 
 def held_out_errors(config: Any, run: Path | None, policy: Any) -> Any:
     """Errors on the episodes that the run held out, on some of their steps; None without them."""
-    from act_policy.evaluation.open_loop import score_open_loop
-    from act_policy.evaluation.run_data import open_run_data
+    from act_policy.evaluation.open_loop.run_data import open_run_data
+    from act_policy.evaluation.open_loop.score import score_open_loop
 
     try:
         own = open_run_data(run_config(run), config.demonstrations)

@@ -30,7 +30,7 @@ from act_policy.control.safety.camera_watch import CameraWatch
 from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.control.safety.supervisor import Mode, Supervisor
 from act_policy.errors import UserError
-from act_policy.evaluation.rollouts import (
+from act_policy.evaluation.rollouts.run import (
     Environment,
     EpisodeResult,
     build_environment,

@@ -15,17 +15,17 @@ from act_policy.checkpoints.open import open_policy
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError, check_choice, check_whole_number
-from act_policy.evaluation.baselines import draw_demonstration
-from act_policy.evaluation.report import check_writable, summarise, write_json
-from act_policy.evaluation.rollouts import (
+from act_policy.evaluation.results import check_writable, summarise, write_json
+from act_policy.evaluation.rollouts.baselines import draw_demonstration
+from act_policy.evaluation.rollouts.run import (
     Environment,
     EpisodeResult,
     Rollout,
     build_environment,
     evaluate_policy,
 )
+from act_policy.evaluation.rollouts.video import write_episode_videos
 from act_policy.evaluation.sections.html_report import Background, write_rollout_report
-from act_policy.evaluation.video import write_episode_videos
 from act_policy.sim import episode_steps
 from act_policy.system.processes import usable_cores
 from act_policy.system.versions import versions

@@ -2,34 +2,19 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from act_policy.checkpoints.locate import identity
 from act_policy.checkpoints.open import open_policy
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.errors import UserError, check_whole_number
-from act_policy.evaluation.open_loop import score_open_loop
-from act_policy.evaluation.open_loop_baselines import Pool
-from act_policy.evaluation.report import check_writable, write_json
+from act_policy.evaluation.open_loop.baselines import Pool
+from act_policy.evaluation.open_loop.run_data import Scored
+from act_policy.evaluation.open_loop.score import score_open_loop
+from act_policy.evaluation.results import check_writable, write_json
 from act_policy.evaluation.sections.html_report import write_replay_report
 from act_policy.system.versions import versions
-
-
-class Scored(NamedTuple):
-    """Which demonstrations a policy is scored on.
-
-    dataset: with the policy's cameras, in its order.
-    episodes: indices of those to score; None is all.
-    shown: other demonstrations that the policy was trained on, for the nearest; None takes the
-        other episodes of the dataset.
-    says: which episodes they are, in words; None counts them.
-    """
-
-    dataset: DemonstrationDataset
-    episodes: list[int] | None = None
-    shown: Pool | None = None
-    says: str | None = None
 
 
 def replay(

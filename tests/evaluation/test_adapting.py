@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from act_policy.errors import UserError
-from act_policy.evaluation.rollouts import build_environment
+from act_policy.evaluation.rollouts.run import build_environment
 from act_policy.images.resize import crop_and_resize
 from act_policy.types import Camera, Schema
 

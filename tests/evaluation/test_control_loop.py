@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from act_policy.evaluation.adapting import AdaptedObservations
 
 from act_policy import UserError
 from act_policy.control.action_space import build_action_space
@@ -13,9 +14,8 @@ from act_policy.control.chunks.asynchronous import Answer
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.config import TimingConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
-from act_policy.evaluation.adapting import AdaptedObservations
 from act_policy.evaluation.control_loop import episode_in_lock_step, episode_in_real_time
-from act_policy.evaluation.rollouts import run_episode
+from act_policy.evaluation.rollouts.run import run_episode
 from act_policy.sim.simulated_robot import SimulatedRobot, simulated_config
 from act_policy.types import Camera, Observation
 from tests.evaluation.evaluation_for_tests import (
@@ -142,7 +142,7 @@ def test_a_position_that_the_state_leaves_out_needs_no_measurement() -> None:
 @pytest.mark.slow
 def test_lock_step_on_meta_world() -> None:
     pytest.importorskip("metaworld")
-    from act_policy.evaluation.rollouts import build_environment
+    from act_policy.evaluation.rollouts.run import build_environment
     from act_policy.sim import environment_id
     from act_policy.sim.metaworld import MetaWorldEnv
 

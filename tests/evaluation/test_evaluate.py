@@ -17,7 +17,7 @@ from act_policy import UserError
 from act_policy.checkpoints.locate import find_run, find_weights, identity
 from act_policy.cli.evaluate import find_demonstrations
 from act_policy.evaluation.evaluate import EvaluationConfig, TrainingDemonstrations, evaluate
-from act_policy.evaluation.report import table, warnings, write_json
+from act_policy.evaluation.results import table, warnings, write_json
 from act_policy.evaluation.statistics import wilson_interval
 from act_policy.types import Schema
 from tests.evaluation.evaluation_for_tests import (

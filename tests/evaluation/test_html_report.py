@@ -17,9 +17,9 @@ from act_policy.data.aloha.dataset import write_episode
 from act_policy.data.open import open_dataset
 from act_policy.data.statistics import compute_statistics
 from act_policy.evaluation.evaluate import EvaluationConfig, TrainingDemonstrations, evaluate
-from act_policy.evaluation.moments import Look, even_steps, see_moments
-from act_policy.evaluation.report import format_errors
-from act_policy.evaluation.rollouts import EpisodeResult
+from act_policy.evaluation.results import format_errors
+from act_policy.evaluation.rollouts.moments import Look, even_steps, see_moments
+from act_policy.evaluation.rollouts.run import EpisodeResult
 from act_policy.evaluation.sections.chunk_sections import match_joints
 from act_policy.evaluation.sections.html_report import Background, _asked, _of_every_stage
 from act_policy.evaluation.sections.rollout_sections import group_failures

@@ -10,7 +10,7 @@ import pytest
 
 from act_policy import UserError
 from act_policy.evaluation.evaluate import EvaluationConfig, evaluate
-from act_policy.evaluation.rollouts import build_environment
+from act_policy.evaluation.rollouts.run import build_environment
 from act_policy.types import Camera, Schema
 from tests.paths import ROOT
 from tests.policy_for_tests import smallest_policy

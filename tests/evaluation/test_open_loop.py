@@ -9,8 +9,8 @@ from act_policy import Observation, UserError
 from act_policy.data.aloha.dataset import write_episode
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.open import open_dataset
-from act_policy.evaluation.open_loop import HOLD_STILL, NEAREST, POLICY, score_open_loop
-from act_policy.evaluation.open_loop_baselines import HoldStill, NearestDemonstration, Pool
+from act_policy.evaluation.open_loop.baselines import HoldStill, NearestDemonstration, Pool
+from act_policy.evaluation.open_loop.score import HOLD_STILL, NEAREST, POLICY, score_open_loop
 from act_policy.types import Camera, Schema
 
 SCHEMA = Schema(

@@ -8,8 +8,12 @@ import pytest
 
 from act_policy import Observation, UserError
 from act_policy.control.chunks.executor import ChunkExecutor
-from act_policy.evaluation.baselines import BlackImagePolicy, draw_demonstration, play_recorded
-from act_policy.evaluation.rollouts import (
+from act_policy.evaluation.rollouts.baselines import (
+    BlackImagePolicy,
+    draw_demonstration,
+    play_recorded,
+)
+from act_policy.evaluation.rollouts.run import (
     EpisodeResult,
     Rollout,
     build_environment,

@@ -9,7 +9,7 @@ import pytest
 
 from act_policy import UserError
 from act_policy.data.aloha.dataset import write_episode
-from act_policy.evaluation.run_data import RunData, open_run_data, scored_data
+from act_policy.evaluation.open_loop.run_data import RunData, open_run_data, scored_data
 from act_policy.types import Camera, Schema
 
 SCHEMA = Schema((Camera("top", 4, 6),), ("x",), ("m",), ("x",), ("m",), rate=10.0)

@@ -8,8 +8,13 @@ import pytest
 from PIL import Image
 
 from act_policy.control.chunks.executor import ChunkExecutor
-from act_policy.evaluation.rollouts import EpisodeResult, run_episode
-from act_policy.evaluation.video import GAP, replay_frames, write_episode_videos, write_video
+from act_policy.evaluation.rollouts.run import EpisodeResult, run_episode
+from act_policy.evaluation.rollouts.video import (
+    GAP,
+    replay_frames,
+    write_episode_videos,
+    write_video,
+)
 from act_policy.system.processes import WorkerError
 from tests.evaluation.evaluation_for_tests import SCHEMA, SeeingPolicy, build
 

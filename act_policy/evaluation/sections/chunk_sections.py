@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.evaluation.open_loop import POLICY, Chunk, OpenLoop
-from act_policy.evaluation.report import format_errors
+from act_policy.evaluation.open_loop.score import POLICY, Chunk, OpenLoop
+from act_policy.evaluation.results import format_errors
 from act_policy.report.chart import Chart
 from act_policy.report.pieces import Table, tabulate
 from act_policy.report.plot import plot_lines

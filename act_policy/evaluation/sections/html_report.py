@@ -13,10 +13,10 @@ import numpy as np
 
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
-from act_policy.evaluation.moments import Look, Seen, even_steps, see_moments
-from act_policy.evaluation.open_loop import OpenLoop
-from act_policy.evaluation.report import warnings
-from act_policy.evaluation.rollouts import Environment, EpisodeResult
+from act_policy.evaluation.open_loop.score import OpenLoop
+from act_policy.evaluation.results import warnings
+from act_policy.evaluation.rollouts.moments import Look, Seen, even_steps, see_moments
+from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
 from act_policy.evaluation.sections.attention_section import Attention, Moment, show_attention
 from act_policy.evaluation.sections.chunk_sections import (
     EXECUTED,

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from act_policy.evaluation.moments import Seen
-from act_policy.evaluation.report import SUCCESS_COLUMNS, success_row
-from act_policy.evaluation.rollouts import EpisodeResult
-from act_policy.evaluation.video import side_by_side
+from act_policy.evaluation.results import SUCCESS_COLUMNS, success_row
+from act_policy.evaluation.rollouts.moments import Seen
+from act_policy.evaluation.rollouts.run import EpisodeResult
+from act_policy.evaluation.rollouts.video import side_by_side
 from act_policy.report.pieces import Image, Table, Video, encode_strip, encode_video, tabulate
 from act_policy.report.plot import plot_intervals
 

@@ -10,7 +10,7 @@ import torch
 from act_policy import Schema
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.policies.remote_policy import RemotePolicy
-from act_policy.evaluation.rollouts import (
+from act_policy.evaluation.rollouts.run import (
     EpisodeResult,
     Rollout,
     build_environment,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.evaluation.rollouts import Environment, EpisodeResult
+from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
 

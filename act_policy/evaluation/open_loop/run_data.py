@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.lerobot.hub import is_at_hand
 from act_policy.data.selection.demonstrations import (
     Demonstrations,
@@ -11,8 +12,7 @@ from act_policy.data.selection.demonstrations import (
     open_as_run,
 )
 from act_policy.errors import UserError
-from act_policy.evaluation.open_loop_baselines import Pool
-from act_policy.evaluation.replay import Scored
+from act_policy.evaluation.open_loop.baselines import Pool
 from act_policy.types import Schema
 
 SETTING = "data.episodes"
@@ -35,6 +35,22 @@ class RunData(NamedTuple):
         """For the nearest demonstration."""
         says = f"the {len(self.trained)} episodes that the policy was trained on"
         return Pool(self.dataset, self.trained, says)
+
+
+class Scored(NamedTuple):
+    """Which demonstrations a policy is scored on.
+
+    dataset: with the policy's cameras, in its order.
+    episodes: indices of those to score; None is all.
+    shown: other demonstrations that the policy was trained on, for the nearest; None takes the
+        other episodes of the dataset.
+    says: which episodes they are, in words; None counts them.
+    """
+
+    dataset: DemonstrationDataset
+    episodes: list[int] | None = None
+    shown: Pool | None = None
+    says: str | None = None
 
 
 def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | None:

@@ -11,8 +11,8 @@ import numpy as np
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
-from act_policy.evaluation.adapting import AdaptedObservations, as_recorded
-from act_policy.evaluation.baselines import BlackImagePolicy, play_recorded
+from act_policy.evaluation.rollouts.adapting import AdaptedObservations, as_recorded
+from act_policy.evaluation.rollouts.baselines import BlackImagePolicy, play_recorded
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
 

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from act_policy.evaluation.moments import Sizes, carry_out, film_sizes
-from act_policy.evaluation.rollouts import Environment, EpisodeResult
+from act_policy.evaluation.rollouts.moments import Sizes, carry_out, film_sizes
+from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
 from act_policy.system.atomic import atomic_file
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Schema

@@ -16,7 +16,7 @@ from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.loading.chunks import chunk_rows
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
-from act_policy.evaluation.open_loop_baselines import HoldStill, NearestDemonstration, Pool
+from act_policy.evaluation.open_loop.baselines import HoldStill, NearestDemonstration, Pool
 from act_policy.types import Observation, Schema
 
 POLICY, HOLD_STILL, NEAREST = "policy", "hold_still", "nearest_demonstration"

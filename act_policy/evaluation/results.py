@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from act_policy.errors import UserError
-from act_policy.evaluation.rollouts import EpisodeResult
+from act_policy.evaluation.rollouts.run import EpisodeResult
 from act_policy.evaluation.statistics import wilson_interval
 from act_policy.system.atomic import atomic_file
 

@@ -1,0 +1,1 @@
+"""Predictions from demonstrated observations, compared with what was demonstrated; no simulator."""

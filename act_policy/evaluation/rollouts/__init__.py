@@ -1,0 +1,1 @@
+"""Episodes in simulation: running them, baselines, and replaying them for images and videos."""
