@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from act_policy.evaluation.adapting import AdaptedObservations
 
 from act_policy import UserError
 from act_policy.control.action_space import build_action_space
@@ -15,6 +14,7 @@ from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.config import TimingConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.evaluation.control_loop import episode_in_lock_step, episode_in_real_time
+from act_policy.evaluation.rollouts.adapting import AdaptedObservations
 from act_policy.evaluation.rollouts.run import run_episode
 from act_policy.sim.simulated_robot import SimulatedRobot, simulated_config
 from act_policy.types import Camera, Observation
