@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,6 @@ from act_policy.checkpoints.lerobot.checkpoint import load_lerobot, save_lerobot
 from act_policy.checkpoints.lerobot.statistics import Normalisation, PolicyFeature, to_statistics
 from act_policy.checkpoints.locate import find_weights, identity
 from act_policy.checkpoints.open import open_network
-from act_policy.checkpoints.original_act import load_original_act
 from act_policy.checkpoints.source import Source
 from act_policy.errors import UserError
 from act_policy.export.export import ExportConfig, export_policy
@@ -25,6 +23,7 @@ from act_policy.export.parity import random_observation
 from act_policy.model.normalizer import Normalizer
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import ImageStatistics
+from tests.checkpoints.test_original_act import arrays, original
 from tests.export.test_export import make_policy, run_script
 from tests.tolerance import RESNET18, network_rounding
 
@@ -394,80 +393,6 @@ def test_source_settings() -> None:
     for field, value in (("image_size", 96), ("image_size", [96, 0]), ("heads", 2.5)):
         with pytest.raises(UserError, match=f"source.{field} is"):
             Source.from_config({**empty, field: value})
-
-
-class Evil:
-    """A pickle that would write a file."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, ("touch executed",)
-
-
-def original(folder: Path, statistics: Any, weights: Any = None) -> Path:
-    folder.mkdir()
-    (folder / "dataset_stats.pkl").write_bytes(pickle.dumps(statistics))
-    torch.save({"a": torch.zeros(1)} if weights is None else weights, folder / "policy_best.ckpt")
-    return folder
-
-
-def arrays(**more: Any) -> dict[str, Any]:
-    names = ("action_mean", "action_std", "qpos_mean", "qpos_std")
-    return {**{name: np.ones(14, np.float32) for name in names}, **more}
-
-
-def test_original_act_asks_for_what_it_cannot_know(tmp_path: Path) -> None:
-    folder = original(tmp_path / "act", arrays())
-    with pytest.raises(UserError, match=r"source\.cameras=.* and source\.image_size=") as error:
-        open_network(folder)
-    assert "policy_best.ckpt" in str(error.value)
-    (folder / "policy_best.ckpt").rename(folder / "policy_epoch_7_seed_0.ckpt")
-    with pytest.raises(UserError, match=r"neither policy_best\.ckpt nor policy_last\.ckpt"):
-        open_network(folder)
-    with pytest.raises(UserError, match=r"epoch_7_seed_0.ckpt: it tells neither"):
-        open_network(folder / "policy_epoch_7_seed_0.ckpt")
-
-
-@pytest.mark.parametrize(
-    ("statistics", "message"),
-    [
-        (arrays(extra=np.ones(3)), "has unknown extra"),
-        ({"qpos_mean": np.ones(3)}, "lacks action_mean; lacks action_std; lacks qpos_std"),
-        (arrays(qpos_std=[1.0]), "qpos_std is no array of numbers"),
-        (arrays(qpos_std=np.full(14, np.nan)), "qpos_std is not finite"),
-        (arrays(action_std=np.zeros(14)), "action_std is not positive"),
-        (arrays(action_mean=np.ones(3)), "arrays of action differ in size"),
-        ([1, 2], "holds no dictionary"),
-        (arrays(example_qpos=Evil()), "posix.system|nt.system"),
-    ],
-)
-def test_statistics_of_the_original(
-    statistics: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = original(tmp_path / "act", statistics)
-    with pytest.raises(UserError, match=message) as error:
-        load_original_act(folder, Source(("top",), (96, 128)))
-    assert "dataset_stats.pkl" in str(error.value)
-    assert not (tmp_path / "executed").exists()
-
-
-def test_weights_of_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    narrow = original(
-        tmp_path / "both", arrays(), {"model.action_head.weight": torch.zeros(14, 64)}
-    )
-    with pytest.raises(UserError, match=r"source\.cameras=.*; its width is 64.*source\.heads="):
-        load_original_act(narrow, Source())
-    for name, weights, message in (
-        ("code", {"model.a": Evil()}, "cannot be read as a state dict"),
-        ("list", [1], "is not a state dict"),
-        ("other", {"model.a": torch.zeros(2, 2)}, "lacks the matrix action_head.weight"),
-        ("narrow", {"model.action_head.weight": torch.zeros(14, 64)}, r"give source\.heads=NUMBER"),
-    ):
-        folder = original(tmp_path / name, arrays(), weights)
-        with pytest.raises(UserError, match=message):
-            load_original_act(folder, Source(("top",), (96, 128)))
-    assert not (tmp_path / "executed").exists()
 
 
 def test_the_scripts_take_them(policy: ACTPolicy, exported: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from act_policy.model.act import ACTConfig
 from act_policy.model.policy import ACTPolicy
-from tests.parity.lerobot_checkpoints import load_sample, sample_observation
+from tests.parity.lerobot.checkpoints import load_sample, sample_observation
 from tests.tolerance import RESNET18, network_rounding
 
 LEROBOT, ORIGINAL = "lerobot_act_0_4_4", "act_original"

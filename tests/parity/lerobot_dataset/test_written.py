@@ -1,6 +1,6 @@
 """What LeRobot and rerun said of the datasets that we write is what our reader says of them.
 
-record_lerobot_dataset.py asked them; here the same datasets are written again.
+record.py asked them; here the same datasets are written again.
 """
 
 import json
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from act_policy.data.open import open_dataset
-from tests.parity.written_datasets import CASES, LENGTHS, RECORD, write_case
+from tests.parity.lerobot_dataset.cases import CASES, LENGTHS, RECORD, write_case
 
 RECORDED = json.loads(RECORD.read_text())
 

@@ -1,6 +1,6 @@
 """Policy packages say what the runtime physicalai 0.3.0 said when it ran them.
 
-physicalai_0_3_0.json holds its answers (record_physicalai.py): it loaded these packages with
+physicalai_0_3_0.json holds its answers (record.py): it loaded these packages with
 `InferenceModel(folder)` and predicted from the raw observation of its own runtime.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from act_policy.export.policy_package import PackagePolicy, describe, package_names
-from tests.parity.package_cases import RECORD, observation_of, policies
+from tests.parity.physicalai.cases import RECORD, observation_of, policies
 from tests.paths import ROOT
 from tests.tolerance import RESNET18, network_rounding
 

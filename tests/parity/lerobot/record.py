@@ -1,9 +1,9 @@
 """Let LeRobot write policies for us, and load those that we export; keep what it said.
 
-    .venv/bin/python -m tests.parity.record_lerobot PYTHON_THAT_HAS_LEROBOT
+    .venv/bin/python -m tests.parity.lerobot.record PYTHON_THAT_HAS_LEROBOT
 
-Writes tests/parity/lerobot_0_4_4.json, which test_lerobot_checkpoints.py expects: no test needs
-LeRobot. Policies: those of lerobot_cases.py, the samples, and ours with a trained batch norm.
+Writes tests/parity/lerobot/lerobot_0_4_4.json, which test_checkpoints.py expects: no test needs
+LeRobot. Policies: those of cases.py, the samples, and ours with a trained batch norm.
 """
 
 import json
@@ -21,8 +21,8 @@ import tests.paths
 from act_policy.checkpoints.lerobot.checkpoint import save_lerobot
 from act_policy.checkpoints.open import open_network
 from act_policy.types import Observation
-from tests.parity.lerobot_cases import CASES
-from tests.parity.lerobot_checkpoints import (
+from tests.parity.lerobot.cases import CASES
+from tests.parity.lerobot.checkpoints import (
     RECORD,
     SAMPLES,
     case_observation,
@@ -67,7 +67,7 @@ def main(python: str) -> None:
 
 def ask(python: str, request: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(
-        [python, "-m", "tests.parity.lerobot_peer", json.dumps(request)],
+        [python, "-m", "tests.parity.lerobot.peer", json.dumps(request)],
         cwd=ROOT,
         capture_output=True,
         text=True,

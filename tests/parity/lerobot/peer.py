@@ -1,4 +1,4 @@
-"""LeRobot's side of record_lerobot.py, run with the Python that has LeRobot; no act_policy in it.
+"""LeRobot's side of record.py, run with the Python that has LeRobot; no act_policy in it.
 
 The request is JSON in the first argument, the answer JSON on the last line of the output:
 {"make": [case, ...], "folder": F} writes F/<case> as LeRobot saves a policy, and answers what it
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from tests.parity import lerobot_cases as cases
+from tests.parity.lerobot import cases
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the tests of foreign checkpoints and record_lerobot.py share: policies and observations."""
+"""What the tests of foreign checkpoints and record.py share: policies and observations."""
 
 import json
 import tarfile
@@ -16,7 +16,7 @@ from act_policy.export.parity import random_observation
 from act_policy.model.act import ACT, ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
-from tests.parity import lerobot_cases as cases
+from tests.parity.lerobot import cases
 
 RECORD = Path(__file__).with_name("lerobot_0_4_4.json")
 SAMPLES = {

@@ -1,8 +1,9 @@
 """Let the runtime physicalai load our policy packages; keep what it predicted.
 
-    .venv/bin/python -m tests.parity.record_physicalai PYTHON_THAT_HAS_PHYSICALAI
+    .venv/bin/python -m tests.parity.physicalai.record PYTHON_THAT_HAS_PHYSICALAI
 
-Writes tests/parity/physicalai_0_3_0.json, which test_policy_package.py expects. The environment:
+Writes tests/parity/physicalai/physicalai_0_3_0.json, which test_policy_package.py expects.
+The environment:
 
     python3.11 -m venv ENV && ENV/bin/pip install physicalai==0.3.0
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from act_policy.export.export import ExportConfig, write_formats
-from tests.parity.package_cases import RECORD, observation_of, policies
+from tests.parity.physicalai.cases import RECORD, observation_of, policies
 
 
 def main(python: str) -> None:
@@ -28,7 +29,7 @@ def main(python: str) -> None:
             (folder / "made" / case / "policy_package").rename(folder / case)
             observation = observation_of(policy)
             np.savez(folder / f"{case}.npz", state=observation.state, **observation.images)
-        peer = Path(__file__).with_name("physicalai_peer.py")
+        peer = Path(__file__).with_name("peer.py")
         done = subprocess.run([python, str(peer), str(folder)], capture_output=True, text=True)
         if done.returncode:
             sys.exit(done.stderr)

@@ -1,4 +1,4 @@
-"""LeRobot's side of record_lerobot_dataset.py, run with the Python that has LeRobot.
+"""LeRobot's side of record.py, run with the Python that has LeRobot.
 
 The arguments are dataset folders; the answer is JSON on the last line of the output: what LeRobot
 says of each, and what it gives for every step.

@@ -1,7 +1,7 @@
 """Checkpoints that other software wrote say the same here, and ours the same there.
 
 lerobot_0_4_4.json holds what LeRobot 0.4.4 said: of policies it wrote, with every option it has,
-and of those that we exported and it loaded (record_lerobot.py). What we export now must be the
+and of those that we exported and it loaded (record.py). What we export now must be the
 checkpoint that it loaded then, bit by bit.
 """
 
@@ -19,8 +19,8 @@ from act_policy.checkpoints.lerobot.checkpoint import save_lerobot
 from act_policy.checkpoints.open import open_network
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation
-from tests.parity import lerobot_cases as cases
-from tests.parity.lerobot_checkpoints import (
+from tests.parity.lerobot import cases
+from tests.parity.lerobot.checkpoints import (
     RECORD,
     SAMPLES,
     case_observation,

@@ -1,4 +1,4 @@
-"""physicalai's side of record_physicalai.py, run with the Python that has it; no act_policy in it.
+"""physicalai's side of record.py, run with the Python that has it; no act_policy in it.
 
 The first argument names a folder with <case>/ (a policy package) and <case>.npz (a raw
 observation: camera names to images, and `state`). The answer is JSON on the last line.

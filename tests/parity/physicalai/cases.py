@@ -8,8 +8,8 @@ from act_policy.export.parity import random_observation
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
-from tests.parity import lerobot_cases as cases
-from tests.parity.lerobot_checkpoints import ours_with_batch_norm
+from tests.parity.lerobot import cases
+from tests.parity.lerobot.checkpoints import ours_with_batch_norm
 
 RECORD = Path(__file__).with_name("physicalai_0_3_0.json")
 

@@ -1,8 +1,8 @@
 """Let LeRobot and rerun open the datasets that we write; keep what they said.
 
-    .venv/bin/python -m tests.parity.record_lerobot_dataset PYTHON_THAT_HAS_LEROBOT [RERUN]
+    .venv/bin/python -m tests.parity.lerobot_dataset.record PYTHON_THAT_HAS_LEROBOT [RERUN]
 
-Writes tests/parity/lerobot_dataset_0_4_4.json, which test_lerobot_dataset_written.py expects: no
+Writes tests/parity/lerobot_dataset/lerobot_dataset_0_4_4.json, which test_written.py expects: no
 test needs LeRobot. RERUN is the `rerun` of a `pip install rerun-sdk`; its own reader of LeRobot
 folders then runs without a window.
 """
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.parity.written_datasets import CASES, RECORD, write_case
+from tests.parity.lerobot_dataset.cases import CASES, RECORD, write_case
 from tests.paths import ROOT
 
 
@@ -25,7 +25,7 @@ def main(python: str, rerun: str | None) -> None:
         folders = [write_case(case, Path(name)) for case in CASES]
         record: dict[str, Any] = json.loads(
             call(
-                [python, "-m", "tests.parity.lerobot_dataset_peer", *map(str, folders)], name
+                [python, "-m", "tests.parity.lerobot_dataset.peer", *map(str, folders)], name
             ).splitlines()[-1]
         )
         if rerun is not None:
