@@ -87,7 +87,7 @@ def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, o
     from act_policy.checkpoints.open import open_policy
     from act_policy.checkpoints.source import Source
     from act_policy.evaluation.evaluate import evaluate
-    from act_policy.evaluation.results import table, warnings
+    from act_policy.evaluation.results import build_success_table, list_warnings
     from act_policy.evaluation.sections.html_report import Background
     from act_policy.sim.rendering import choose_gl_backend
 
@@ -113,8 +113,8 @@ def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, o
         f"{report['environment']}, seeds from {used['seed']}, at most {used['max_steps']} steps, "
         f"{used['quality']} images"
     )
-    Console().print(table(title, {"policy": report, **report["baselines"]}))
-    for warning in warnings(report):
+    Console().print(build_success_table(title, {"policy": report, **report["baselines"]}))
+    for warning in list_warnings(report):
         print(warning)
 
 
@@ -126,7 +126,7 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
     from act_policy.checkpoints.source import Source
     from act_policy.evaluation.open_loop.run_data import open_run_data, scored_data
     from act_policy.evaluation.replay import replay
-    from act_policy.evaluation.results import replay_table
+    from act_policy.evaluation.results import build_error_table
 
     if run is None and config.demonstrations is not None:
         raise UserError(
@@ -148,7 +148,7 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
         metrics=None if run is None else run / "metrics.csv",
         load=partial(open_policy, source=Source.from_config(config.source)),
     )
-    Console().print(replay_table(report))
+    Console().print(build_error_table(report))
 
 
 def held_out_errors(config: Any, run: Path | None, policy: Any) -> Any:

@@ -79,7 +79,7 @@ class EvaluationConfig:
 
 
 class TrainingDemonstrations(NamedTuple):
-    """What a policy was trained on.
+    """The demonstrations that a policy was trained on.
 
     actions: (T, a) of each demonstration.
     seeds: of their initial states.
@@ -107,11 +107,11 @@ def evaluate(
 
     Args:
         checkpoint: run folder, checkpoint file, bundle, ONNX file, or one of other software.
-        out: folder, made if need be.
+        out: folder, made if it does not exist.
         config: how it is tried.
         demonstrations: their seeds are refused, and they are replayed as a baseline.
         baselines: whether to try a black image and a replayed demonstration on the same seeds.
-        videos: of so many successes and so many failures.
+        videos: number of successes, and of failures, that are filmed.
         workers: processes; None takes every usable core.
         background: what else the report shows.
         load: reads the checkpoint; called here and once in each process.

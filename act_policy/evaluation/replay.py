@@ -29,7 +29,7 @@ def replay(
 
     Args:
         checkpoint: run folder, checkpoint file, bundle, ONNX file, or one of other software.
-        out: folder, made if need be.
+        out: folder, made if it does not exist.
         find: policy -> what it is scored on; the cameras to read depend on the policy.
         chunks: see `score_open_loop`.
         metrics: metrics.csv of the run.
@@ -48,7 +48,7 @@ def replay(
     dataset, chosen, shown, says = find(policy)
     episodes = check_episodes(dataset, chosen)
     check_writable(out)
-    pool = others(dataset, episodes) if shown is None else shown
+    pool = choose_pool(dataset, episodes) if shown is None else shown
     result = score_open_loop(policy, dataset, episodes, pool, chunks, says)
     report = {
         "mode": "replay",
@@ -75,8 +75,8 @@ def check_episodes(dataset: DemonstrationDataset, chosen: list[int] | None) -> l
     return sorted(set(chosen))
 
 
-def others(dataset: DemonstrationDataset, episodes: list[int]) -> Pool | None:
-    """The episodes that are not scored, or where all are, every one but the one at hand.
+def choose_pool(dataset: DemonstrationDataset, episodes: list[int]) -> Pool | None:
+    """Choose the episodes that are not scored; where all are, every one but the scored one itself.
 
     None where the dataset has one episode only.
     """

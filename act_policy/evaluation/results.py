@@ -1,4 +1,4 @@
-"""What an evaluation found: plain values for JSON, and a table for people."""
+"""Results of an evaluation: plain values for JSON, and tables for a terminal."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def summarise(results: Sequence[EpisodeResult]) -> dict[str, Any]:
 
 
 def _episode(result: EpisodeResult) -> dict[str, Any]:
-    """What is kept of one; the stage where the task has stages of reward."""
+    """Values of one episode; its stage where the environment has stages of reward."""
     kept = {"seed": result.seed, "success": result.success, "steps": result.steps}
     return kept if result.stage is None else kept | {"stage": result.stage}
 
@@ -50,7 +50,7 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def warnings(report: Mapping[str, Any]) -> list[str]:
+def list_warnings(report: Mapping[str, Any]) -> list[str]:
     """Name each baseline that the policy is not clearly better than: their intervals overlap."""
     meaning = {
         "black_image": "it may not use its cameras",
@@ -69,7 +69,7 @@ SUCCESS_COLUMNS = ("successes", "success rate", "95% interval", "steps to succes
 
 
 def success_row(name: str, summary: Mapping[str, Any]) -> list[str]:
-    """What a table says of the policy or a baseline: its name, then `SUCCESS_COLUMNS`."""
+    """Cells of the policy or a baseline: its name, then `SUCCESS_COLUMNS`."""
     episodes, (low, high) = summary["episodes"], summary["interval"]
     steps = [episode["steps"] for episode in episodes if episode["success"]]
     return [
@@ -81,8 +81,8 @@ def success_row(name: str, summary: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def table(title: str, summaries: Mapping[str, Mapping[str, Any]]) -> Table:
-    """One row for the policy and each baseline."""
+def build_success_table(title: str, summaries: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Build a table with a row for the policy and each baseline."""
     made = Table(title=title, title_justify="left")
     made.add_column("policy")
     for column in SUCCESS_COLUMNS:
@@ -93,15 +93,15 @@ def table(title: str, summaries: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def format_errors(errors: Iterable[float]) -> list[str]:
-    """Errors of one joint, all to the same digit: the fourth of the largest, 1e-6 at the finest."""
+    """Format errors of one joint to the fourth digit of the largest, with at most 6 decimals."""
     values = list(errors)
     largest = max(values)
     digits = 3 - math.floor(math.log10(largest)) if largest > 0 else 0
     return [f"{value:.{min(max(digits, 0), 6)}f}" for value in values]
 
 
-def replay_table(report: Mapping[str, Any]) -> Table:
-    """Mean absolute error of each action, open loop, in its own unit, for the policy and others."""
+def build_error_table(report: Mapping[str, Any]) -> Table:
+    """Build a table of mean absolute errors, one row per action in its own unit."""
     errors, data = report["errors"], report["data"]
     made = Table(
         title=f"mean absolute error, {data['chunks']} chunks of {len(data['episodes'])} episodes",

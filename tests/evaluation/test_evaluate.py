@@ -17,7 +17,7 @@ from act_policy import UserError
 from act_policy.checkpoints.locate import find_run, find_weights, identity
 from act_policy.cli.evaluate import find_demonstrations
 from act_policy.evaluation.evaluate import EvaluationConfig, TrainingDemonstrations, evaluate
-from act_policy.evaluation.results import table, warnings, write_json
+from act_policy.evaluation.results import build_success_table, list_warnings, write_json
 from act_policy.evaluation.statistics import wilson_interval
 from act_policy.types import Schema
 from tests.evaluation.evaluation_for_tests import (
@@ -76,7 +76,9 @@ def test_report_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:
         "seed_15_failure.mp4",
     ]
     text = StringIO()
-    Console(file=text, width=120).print(table("x", {"policy": report, **report["baselines"]}))
+    Console(file=text, width=120).print(
+        build_success_table("x", {"policy": report, **report["baselines"]})
+    )
     assert "6 of 8" in text.getvalue()
     assert "40.9% to 92.9%" in text.getvalue()
     assert "black image" in text.getvalue()
@@ -190,7 +192,7 @@ def test_a_baseline_that_may_be_as_good_is_warned_of() -> None:
     report = found(0.6, 0.9) | {
         "baselines": {"black_image": found(0.2, 0.6), "replayed_demonstration": found(0.1, 0.59)}
     }
-    (warning,) = warnings(report)
+    (warning,) = list_warnings(report)
     assert warning.startswith("warning: the policy is not clearly better than the black image")
     assert "cameras" in warning
 

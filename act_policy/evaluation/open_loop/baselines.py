@@ -1,4 +1,4 @@
-"""What a policy must clearly beat open loop: holding still, and the nearest demonstration."""
+"""Baselines that a policy must clearly beat: holding still, and the nearest demonstration."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -19,7 +19,7 @@ SETTING = "data.episodes"
 
 
 class RunData(NamedTuple):
-    """What a run was trained on and what it held out, as indices of episodes."""
+    """Indices of the episodes that a run was trained on, and of those that it held out."""
 
     dataset: Demonstrations
     trained: list[int]

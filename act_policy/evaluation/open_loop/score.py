@@ -110,7 +110,7 @@ def score_open_loop(
         dataset: the demonstrations, with the policy's cameras.
         episodes: indices of the episodes to score.
         pool: the demonstrations among which the nearest is sought; None leaves this baseline out.
-        chunks: predict about so many, evenly spread; None predicts at every step.
+        chunks: about how many to predict, evenly spread; None predicts at every step.
         says: which episodes they are, in words; None counts them.
 
     Raises:

@@ -29,7 +29,7 @@ class Look(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was looked at.
+    """States and observations of a replayed episode.
 
     states: float32 (T + 1, s), the last one after the last action.
     moments: step -> observation.

@@ -69,7 +69,7 @@ def write_episode_videos(
         make_environment: (schema, camera sizes) -> environment; picklable.
         schema: of the policy; all its cameras are shown side by side.
         episodes: as they were rolled out.
-        folder: made if need be.
+        folder: made if it does not exist.
         workers: number of processes.
         height: of the video in pixels, even; the cameras' aspect ratios are kept.
 

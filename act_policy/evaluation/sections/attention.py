@@ -1,4 +1,4 @@
-"""What the action queries read: latent, state, and each place in each camera's image."""
+"""Reads the attention of action queries over latent, state and each camera's feature map."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

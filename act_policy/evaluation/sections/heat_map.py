@@ -42,7 +42,7 @@ def overlay(
 
     Args:
         image: what the camera saw.
-        shares: one a cell of its feature map; the largest sets the scale.
+        shares: one per cell of its feature map; the largest sets the scale.
         height: of the result in pixels, the image's aspect is kept.
     """
     grey = enlarged(image, height).mean(axis=-1, keepdims=True)

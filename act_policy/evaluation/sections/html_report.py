@@ -14,7 +14,7 @@ import numpy as np
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.open_loop.score import OpenLoop
-from act_policy.evaluation.results import warnings
+from act_policy.evaluation.results import list_warnings
 from act_policy.evaluation.rollouts.moments import Look, Seen, even_steps, see_moments
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
 from act_policy.evaluation.sections.attention_section import Attention, Moment, show_attention
@@ -113,7 +113,7 @@ def write_rollout_report(
         policy,
         report,
         background.metrics,
-        success=show_success(summaries, warnings(report)),
+        success=show_success(summaries, list_warnings(report)),
         films=show_films(out / "videos", filmed, len(policy.schema.cameras)),
         failures=group_failures(results, strips_seen, stages_in_words(report["environment"])),
         episode_count=len(results),
