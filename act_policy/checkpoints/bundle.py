@@ -1,4 +1,4 @@
-"""How a policy lies on disk: a bundle folder, or two entries of a training checkpoint.
+"""A policy on disk: a bundle folder, or two entries of a training checkpoint.
 
 bundle folder       config.json         {"format_version", "act": ACTConfig, "statistics",
                                         "demonstration_seeds", "sha256" of the other two}

@@ -55,7 +55,7 @@ def open_network(path: str | Path, source: Source | None = None) -> "ACTPolicy":
         return load_original_act(path, source)
     if (source.cameras, source.image_size, source.heads) != (None, None, None):
         raise UserError(
-            f"{path} says its cameras and heads itself; leave out source.cameras, "
+            f"{path} describes its cameras and heads; leave out source.cameras, "
             "source.image_size and source.heads"
         )
     if lerobot_folder is not None:

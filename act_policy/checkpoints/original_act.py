@@ -1,7 +1,7 @@
 """Checkpoints of the original ACT code: a state dict, and statistics in a pickle of numpy arrays.
 
-The weights are LeRobot's under other names, with a few that the original never uses. What the two
-files do not say (cameras, image size, attention heads) has to be told.
+The weights are LeRobot's under other names, with a few that the original never uses. The user
+has to give what the two files do not say: cameras, image size, attention heads.
 
 Source: tonyzhaozh/act, detr/models/detr_vae.py, imitate_episodes.py and utils.py.
 """
@@ -25,9 +25,9 @@ from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, FieldStatistics, Statistics
 
 ORIGINAL_WIDTH, ORIGINAL_HEADS = 512, 8
-"""What the original's recipe uses. The weights fit any number of heads that divides the width."""
+"""Of the original's recipe. The weights fit any number of heads that divides the width."""
 
-# Original to LeRobot; the first that fits holds.
+# Original to LeRobot; the first that fits counts.
 _STARTS = {
     "transformer.": "",
     "encoder.": "vae_encoder.",
@@ -62,7 +62,7 @@ class _ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ADMITTED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is no numpy array")
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not a numpy array")
         return super().find_class(module, name)
 
 
@@ -107,12 +107,12 @@ def _load(path: Path, source: Source) -> ACTPolicy:
 def _cameras(
     names: Sequence[str] | None, image_size: tuple[int, int] | None, *more: str
 ) -> tuple[Camera, ...]:
-    """Make the cameras; whatever else is not told is asked for in the same message."""
+    """Make the cameras; one message asks for everything that is missing."""
     asked = list(more)
     if not names or image_size is None:
         asked.insert(
             0,
-            "it tells neither cameras nor image size; give source.cameras=[NAME,...] in the order "
+            "it says neither cameras nor image size; give source.cameras=[NAME,...] in the order "
             "of training and source.image_size=[HEIGHT,WIDTH]",
         )
     if asked or not names or image_size is None:
@@ -121,12 +121,12 @@ def _cameras(
 
 
 def _width_without_heads(weights: Mapping[str, Tensor], heads: int | None) -> list[str]:
-    """What to ask where nobody tells the number of heads; no tensor depends on it."""
+    """Ask for the number of heads where it is not known; no tensor depends on it."""
     head = weights.get("action_head.weight")
     if heads is not None or head is None or head.dim() != 2 or head.shape[1] == ORIGINAL_WIDTH:
         return []
     return [
-        f"its width is {head.shape[1]}, not the original's {ORIGINAL_WIDTH}, and no tensor tells "
+        f"its width is {head.shape[1]}, not the original's {ORIGINAL_WIDTH}, and no tensor says "
         "the number of attention heads; give source.heads=NUMBER (nheads of its training)"
     ]
 
@@ -168,7 +168,7 @@ def _config(weights: Mapping[str, Tensor], cameras: tuple[Camera, ...], heads: i
 
     def shape(name: str) -> torch.Size:
         if name not in weights or weights[name].dim() < 2:
-            raise UserError(f"no original ACT network: it lacks the matrix {name}")
+            raise UserError(f"not an original ACT network: it lacks the matrix {name}")
         return weights[name].shape
 
     def layers(prefix: str) -> int:
@@ -203,13 +203,13 @@ def _statistics(path: Path) -> Statistics:
     except Exception as error:  # a pickle may be broken in any way
         raise UserError(f"{path.name} cannot be read: {error}") from None
     if not isinstance(found, dict):
-        raise UserError(f"{path.name} holds no dictionary")
+        raise UserError(f"{path.name} does not hold a dictionary")
     problems = [f"lacks {name}" for name in _STATISTICS if name not in found]
     problems += [f"has unknown {n}" for n in found if n not in _STATISTICS + _MORE_STATISTICS]
     arrays: dict[str, np.ndarray] = {}
     for name, value in found.items():
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiu":
-            problems.append(f"{name} is no array of numbers")
+            problems.append(f"{name} is not an array of numbers")
         elif not np.isfinite(value).all():
             problems.append(f"{name} is not finite")
         else:

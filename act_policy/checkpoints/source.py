@@ -1,4 +1,4 @@
-"""What a checkpoint of other software does not say, and the user has to."""
+"""Settings that the user gives because a checkpoint of other software does not say them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields

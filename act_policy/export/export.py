@@ -45,11 +45,11 @@ MAX_ERROR = 0.1
 """Largest error of fp16 and int8 by default, in standard deviations of each action."""
 
 OBSERVATIONS = 32
-"""So many calibrate, and as many more are compared."""
+"""Number of observations that calibrate, and of further ones that are compared."""
 
 
 class ExportConfig(NamedTuple):
-    """What to write.
+    """The formats and precisions to write, and how precise they have to be.
 
     precisions: of format onnx; those below fp32 may differ by max_error standard deviations of
     each action dimension.
@@ -92,7 +92,7 @@ class ExportConfig(NamedTuple):
         return cls(tuple(formats), found, max_error, observations)
 
     def marks(self) -> dict[str, str]:
-        """The file by which each thing to be written is known to be in a folder."""
+        """Name the file that shows, for each format to write, that a folder holds it."""
         wanted = set(self.formats) - {"onnx"}
         if "onnx" in self.formats:
             wanted.update(_onnx_name(precision) for precision in self.precisions)
@@ -113,7 +113,7 @@ MARKS = {
 
 
 def export_policy(policy: ACTPolicy, folder: Path, config: ExportConfig) -> dict[str, Any]:
-    """Write the formats and parity.json, and return what parity.json says.
+    """Write the formats and parity.json, and return the content of parity.json.
 
     Everything is made and verified in a hidden folder beside the files it will replace; only when
     all formats agree with the policy is anything moved into place.

@@ -1,4 +1,4 @@
-"""A policy for inference alone: what no observation changes is computed once, before export.
+"""A policy for inference alone: everything that no observation changes is computed before export.
 
     batch norm              into the convolution before it
     scale of the images     into the first convolution; the mean is still subtracted from the
@@ -32,7 +32,7 @@ from act_policy.types import Observation
 class FoldedPolicy(nn.Module):
     """Raw observation in, physical actions out, as ACTPolicy computes them.
 
-    The inputs stand in a row, as exporters want them: the cameras in the schema's order, the state,
+    The inputs are positional, as exporters need them: the cameras in the schema's order, the state,
     and the environment state where the schema has one.
     """
 
@@ -108,7 +108,7 @@ class FoldedPolicy(nn.Module):
 
     def centred(self, image: Tensor, camera: str) -> Float[Tensor, "b 3 h w"]:
         """Subtract the mean; the scale is in the first convolution unless cameras differ in it."""
-        # Turned round as bytes, a quarter of what it would be as floats.
+        # Rearranged as bytes, which are a quarter of the size of floats.
         pixels = rearrange(image, "b h w c -> b c h w").to(self.image_means.dtype)
         if self.normalizer.image_rows is None:
             return pixels - self.image_means[:, None, None]
@@ -152,7 +152,7 @@ class FoldedAttention(nn.Module):
         value: Float[Tensor, "b m d"],
         allowed: None = None,
     ) -> tuple[Float[Tensor, "b q d"], None]:
-        """Return the output in the place where MultiHeadAttention has it."""
+        """Return the output as MultiHeadAttention does, without weights."""
         return self.read(self.ask(query), value), None
 
     def ask(self, query: Float[Tensor, "b q d"]) -> Float[Tensor, "b q d"]:
@@ -216,7 +216,7 @@ def _fold_attention(
 
 
 def fold_image_encoder(encoder: ImageEncoder) -> ImageEncoder:
-    """Put every batch norm into its convolution, in place; other norms stay."""
+    """Fold every batch norm into its convolution, in place; other norms stay."""
     backbone: ResNet = encoder.backbone
     for module in list(backbone.modules()):
         for number in ("1", "2", "3"):

@@ -1,4 +1,4 @@
-"""The inputs of an exported policy in a row: the schema's cameras, then the vectors."""
+"""Positional inputs of an exported policy: the schema's cameras, then the vectors."""
 
 from collections.abc import Mapping
 from typing import Any

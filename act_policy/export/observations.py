@@ -1,4 +1,4 @@
-"""Raw observations to calibrate and compare with: out of demonstrations, or random."""
+"""Raw observations of demonstrations, to calibrate and compare with."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ def demonstrated_observations(
     """Read single observations as the policy sees them, evenly spread over all steps of a folder.
 
     Args:
-        folder: demonstrations.
+        folder: holds the demonstrations.
         schema: of the policy.
         count: of observations; fewer where there are fewer steps.
         reading: how the policy's run read its demonstrations and what it selected of them; where
@@ -54,7 +54,7 @@ def demonstrated_observations(
 
 
 def _selection(schema: Schema) -> dict[str, Any]:
-    """The settings of a Selection that turns what was recorded into what the schema describes."""
+    """Make the settings of a Selection that turns recordings into what the schema describes."""
     changed = [camera for camera in schema.cameras if camera.source_size is not None]
     return {
         "crop": {camera.name: camera.crop for camera in changed if camera.crop is not None},

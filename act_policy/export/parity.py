@@ -1,4 +1,4 @@
-"""Does an exported policy say what the original says? Asked with random raw observations."""
+"""Compare the actions of an exported policy with the original's, on random raw observations."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class Parity(NamedTuple):
 def random_observation(
     policy: ACTPolicy, batch: int, generator: np.random.Generator
 ) -> Observation[np.ndarray]:
-    """Noise images, and vectors over the whole range that training saw."""
+    """Draw noise images, and vectors over the whole range that training saw."""
 
     def vector(field: FieldStatistics) -> np.ndarray:
         shape = (batch, len(field.mean))
@@ -108,7 +108,7 @@ def measure_parity(
 
 
 def latency_ms(call: Callable[[], object], repeats: int = 20) -> float:
-    """Median duration of a call in milliseconds, after three that are not counted."""
+    """Measure the median duration of a call in milliseconds, after three uncounted ones."""
     durations = []
     for _ in range(3 + repeats):
         start = time.perf_counter()

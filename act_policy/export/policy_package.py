@@ -34,7 +34,7 @@ MODEL_FILE, MANIFEST_FILE = "act.onnx", "manifest.json"
 
 
 def package_names(schema: Schema) -> dict[str, str]:
-    """Our names of the inputs to the runtime's."""
+    """Map our names of the inputs to the runtime's."""
     names = {STATE_KEY: "state", ENVIRONMENT_STATE_KEY: "environment_state"}
     for camera in schema.camera_names:
         one = len(schema.cameras) == 1
@@ -43,7 +43,7 @@ def package_names(schema: Schema) -> dict[str, str]:
 
 
 def write_package(policy: ACTPolicy, onnx_file: Path, folder: Path) -> None:
-    """Write the folder out of an exported policy.onnx; manifest.json is written last."""
+    """Write the folder from an exported policy.onnx; manifest.json is written last."""
     folder.mkdir(parents=True, exist_ok=True)
     model = onnx.load(onnx_file)
     names = package_names(policy.schema)
@@ -57,7 +57,7 @@ def write_package(policy: ACTPolicy, onnx_file: Path, folder: Path) -> None:
 
 
 def describe(schema: Schema, chunk_length: int) -> dict[str, Any]:
-    """What manifest.json says; `act_policy` is our own entry, which the runtime keeps."""
+    """Make the content of manifest.json; `act_policy` is our own entry, which the runtime keeps."""
 
     def vector(names: tuple[str, ...]) -> dict[str, Any]:
         return {"shape": [len(names)], "dtype": "float32", "order": list(names)}

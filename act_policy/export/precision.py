@@ -97,7 +97,7 @@ class _Calibration:
 
 
 def _nodes_in_physical_units(model: onnx.ModelProto) -> set[str]:
-    """Names of the nodes between the inputs and the network, and after it."""
+    """Name the nodes between the inputs and the network, and after it."""
     before, after = _tensors_before(model), _tensors_after(model)
     return {
         node.name
@@ -107,7 +107,7 @@ def _nodes_in_physical_units(model: onnx.ModelProto) -> set[str]:
 
 
 def _ends(model: onnx.ModelProto) -> list[str]:
-    """Names of the nodes that read the normalised inputs, or write the normalised actions."""
+    """Name the nodes that read the normalised inputs, or write the normalised actions."""
     before, after = _tensors_before(model), _tensors_after(model)
     return [
         node.name
@@ -118,7 +118,7 @@ def _ends(model: onnx.ModelProto) -> list[str]:
 
 
 def _tensors_before(model: onnx.ModelProto) -> set[str]:
-    """The inputs, and what is computed from them element by element."""
+    """Find the inputs, and all that is computed from them element by element."""
     found = {value.name for value in model.graph.input}
     for node in model.graph.node:  # in topological order
         if node.op_type in _ELEMENTWISE and found & set(node.input):
@@ -127,7 +127,7 @@ def _tensors_before(model: onnx.ModelProto) -> set[str]:
 
 
 def _tensors_after(model: onnx.ModelProto) -> set[str]:
-    """The actions, and what they are computed from element by element."""
+    """Find the actions, and all that they are computed from element by element."""
     found = {ACTION_KEY}
     for node in reversed(model.graph.node):
         if node.op_type in _ELEMENTWISE and found & set(node.output):

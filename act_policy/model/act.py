@@ -21,7 +21,7 @@ Latent = Literal["auto", "sample", "mean", "zero"]
 
 
 class ACTOutput(NamedTuple):
-    """What the network predicts, normalised.
+    """The network's prediction, normalised.
 
     actions: (b, k, a).
     latent_mean, latent_log_variance: (b, z), the posterior that z came from; None when z is zero.
@@ -37,13 +37,13 @@ class ACT(nn.Module):
 
     Encoder tokens, in this order: latent, state, (environment state), every camera's map row by
     row. Positions: learned for the first ones, 2-D sine for the maps, and on request a learned
-    vector a camera. That vector is added to the positions, not to the content: like a place, the
+    vector per camera. That vector is added to the positions, not to the content: like a place, the
     camera steers who reads whom, and without it all cameras share the same places.
 
     The latent token projects z; without a CVAE a learned constant stands in its place, so the token
     order never changes (LeRobot's policies without VAE keep such a token too).
 
-    The decoder starts from zeros; its queries are learned positions, one an action.
+    The decoder starts from zeros; its queries are learned positions, one per action.
     """
 
     map_positions: Tensor

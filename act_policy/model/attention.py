@@ -1,6 +1,6 @@
 """Attention: who reads from whom, and what is carried over.
 
-    weights = softmax(query @ key^T * scale)        one row a query, summing to 1 over the keys
+    weights = softmax(query @ key^T * scale)        one row per query, summing to 1 over the keys
     output  = weights @ value                       the values, mixed by those weights
 
 A mask is boolean, true = this query may read this key. A query that may read nothing gets zeros,
@@ -26,7 +26,7 @@ def scaled_dot_product_attention_by_hand(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "*batch q v"], Float[Tensor, "*batch q m"]]:
-    """Compute softmax(query key^T scale) value, one readable step a line.
+    """Compute softmax(query key^T scale) value, one readable step per line.
 
     scale is 1 / sqrt(e) unless given. Dropout thins out the weights that multiply the values; the
     returned weights are those before dropout.

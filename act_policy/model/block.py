@@ -1,4 +1,4 @@
-"""Transformer blocks: attention lets tokens talk to each other, the feed-forward works on each.
+"""Transformer blocks: attention lets tokens read each other, the feed-forward works on each.
 
 Positions say where a token comes from. They are added to query and key, so they decide who reads
 whom, and not to value, so what is carried over is content alone (DETR and ACT do so).
@@ -155,7 +155,7 @@ class DecoderBlock(Block):
 
 
 class TransformerEncoder(nn.Module):
-    """A stack of TransformerBlocks; in pre-norm a last norm follows, as nothing else would."""
+    """A stack of TransformerBlocks; in pre-norm a last norm follows the blocks."""
 
     def __init__(self, layers: int, config: BlockConfig) -> None:
         super().__init__()

@@ -40,7 +40,7 @@ class ACTConfig:
     backbone_stages: int = 4  # of the ResNet's four; 3 gives a map of stride 16 instead of 32
     backbone_width: float = 1.0  # factor on the ResNet's channels, a multiple of 0.25
     backbone_norm: BackboneNorm = "frozen_batch"
-    camera_embedding: bool = False  # a learned vector a camera, so that cameras can be told apart
+    camera_embedding: bool = False  # a learned vector per camera, to tell them apart
 
     def __post_init__(self) -> None:
         if not self.cameras:
@@ -112,7 +112,7 @@ class ACTConfig:
 
     @property
     def block(self) -> BlockConfig:
-        """The part that every Transformer block is made from."""
+        """The part from which every Transformer block is made."""
         return BlockConfig(
             width=self.width,
             heads=self.heads,

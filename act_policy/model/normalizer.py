@@ -1,4 +1,4 @@
-"""Between the robot's units and the network's: zero mean, unit standard deviation, and back."""
+"""From the robot's units to the network's (zero mean, unit standard deviation) and back."""
 
 from collections.abc import Sequence
 
@@ -44,7 +44,7 @@ class Normalizer(nn.Module):
     def __init__(self, statistics: Statistics, relative_to: Sequence[int | None] = ()) -> None:
         super().__init__()
         self.has_relative = any(state is not None for state in relative_to)
-        # Not in the state dict: the statistics say it by name.
+        # Not in the state dict: the statistics name these dimensions.
         states = [0 if state is None else state for state in relative_to]
         flags = [state is not None for state in relative_to]
         self.register_buffer(
@@ -88,7 +88,7 @@ class Normalizer(nn.Module):
 
         The result keeps the channels last in memory, as the images came.
         """
-        # One multiplication and one addition a pixel, on the device the images are on.
+        # One multiplication and one addition per pixel, on the device the images are on.
         mean, std = self.image_mean, self.image_std
         if self.image_rows is not None:
             row = self.image_rows[camera]
@@ -98,23 +98,23 @@ class Normalizer(nn.Module):
         return rearrange(images.to(scale.dtype) * scale + shift, "b h w c -> b c h w")
 
     def state(self, state: Float[Tensor, "b s"]) -> Float[Tensor, "b s"]:
-        """From physical units."""
+        """Normalise from physical units."""
         return (state - self.state_mean) / self.state_scale
 
     def actions(
         self, actions: Float[Tensor, "b k a"], state: Float[Tensor, "b s"]
     ) -> Float[Tensor, "b k a"]:
-        """From physical units; state is the raw one at the chunk's beginning."""
+        """Normalise from physical units; state is the raw one at the chunk's beginning."""
         return (actions - self._reference(state) - self.action_mean) / self.action_scale
 
     def physical_actions(
         self, actions: Float[Tensor, "b k a"], state: Float[Tensor, "b s"]
     ) -> Float[Tensor, "b k a"]:
-        """Back to absolute physical units, the inverse of `actions`."""
+        """Return to absolute physical units, the inverse of `actions`."""
         return actions * self.action_scale + self.action_mean + self._reference(state)
 
     def _reference(self, state: Float[Tensor, "b s"]) -> Float[Tensor, "b 1 a"] | float:
-        """What each action is relative to: the state of that name, or 0."""
+        """Take for each action the value it is relative to: the state of that name, or 0."""
         if not self.has_relative:
             return 0.0
         # gathered, not multiplied by a matrix: exact on every device

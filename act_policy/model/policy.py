@@ -116,7 +116,7 @@ class ACTPolicy(nn.Module):
 
 
 def _relative_to(schema: Schema, relative_actions: Sequence[str]) -> list[int | None]:
-    """For each action dimension the state dimension that it is relative to."""
+    """Find for each action dimension the state dimension that it is relative to."""
     for name in relative_actions:
         for field, names in (("action", schema.action_names), ("state", schema.state_names)):
             if name not in names:

@@ -42,7 +42,7 @@ def test_original_act_asks_for_what_it_cannot_know(tmp_path: Path) -> None:
     (folder / "policy_best.ckpt").rename(folder / "policy_epoch_7_seed_0.ckpt")
     with pytest.raises(UserError, match=r"neither policy_best\.ckpt nor policy_last\.ckpt"):
         open_network(folder)
-    with pytest.raises(UserError, match=r"epoch_7_seed_0.ckpt: it tells neither"):
+    with pytest.raises(UserError, match=r"epoch_7_seed_0.ckpt: it says neither"):
         open_network(folder / "policy_epoch_7_seed_0.ckpt")
 
 
@@ -51,11 +51,11 @@ def test_original_act_asks_for_what_it_cannot_know(tmp_path: Path) -> None:
     [
         (arrays(extra=np.ones(3)), "has unknown extra"),
         ({"qpos_mean": np.ones(3)}, "lacks action_mean; lacks action_std; lacks qpos_std"),
-        (arrays(qpos_std=[1.0]), "qpos_std is no array of numbers"),
+        (arrays(qpos_std=[1.0]), "qpos_std is not an array of numbers"),
         (arrays(qpos_std=np.full(14, np.nan)), "qpos_std is not finite"),
         (arrays(action_std=np.zeros(14)), "action_std is not positive"),
         (arrays(action_mean=np.ones(3)), "arrays of action differ in size"),
-        ([1, 2], "holds no dictionary"),
+        ([1, 2], "does not hold a dictionary"),
         (arrays(example_qpos=Evil()), "posix.system|nt.system"),
     ],
 )

@@ -4,7 +4,7 @@
     model.safetensors                            weights; up to LeRobot 0.3 statistics as well
     policy_preprocessor.json, ..postprocessor    since 0.4: normalisation, with a file of statistics
 
-What they ran with (n_action_steps, temporal_ensemble_coeff) is the executor's here, not a policy's.
+How they were executed (n_action_steps, temporal_ensemble_coeff) is the executor's matter here.
 
 Sources: lerobot 0.3.3 and 0.4.4, policies/act, policies/normalize.py and processor.
 """
@@ -46,7 +46,7 @@ from act_policy.model.policy import ACTPolicy
 from act_policy.types import ACTION_KEY, ENVIRONMENT_STATE_KEY, STATE_KEY, Schema
 
 ASSUMED_RATE = 30.0
-"""What LeRobot records at by default, in steps per second; a checkpoint does not say its own."""
+"""LeRobot's default recording rate in steps per second; a checkpoint does not say its own."""
 
 
 def load_lerobot(folder: Path, schema: SchemaSource | None = None) -> ACTPolicy:
@@ -70,7 +70,7 @@ def save_lerobot(policy: ACTPolicy, folder: Path) -> None:
     """Write a checkpoint that LeRobot 0.4 and later loads; config.json is written last.
 
     Raises:
-        UserError: LeRobot's ACT has no such network; every field in the way is named.
+        UserError: LeRobot's ACT cannot express this network; the message names every such field.
     """
     config = policy.config
     problems = inexpressible(config)

@@ -1,4 +1,4 @@
-"""LeRobot's config.json: which fields there are, and what they are to our network."""
+"""LeRobot's config.json: its fields, and what they mean for our network."""
 
 import logging
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from act_policy.types import ACTION_KEY, ENVIRONMENT_STATE_KEY, IMAGE_PREFIX, ST
 
 SINGLE_IMAGE_KEY = "observation.image"
 MODES = dict.fromkeys(("VISUAL", "STATE", "ACTION", "ENV"), "MEAN_STD")
-"""Every kind of feature by mean and deviation: how we write a policy."""
+"""Every kind of feature by mean and deviation, as in the policies that we write."""
 
 _DEFAULTS: dict[str, Any] = {
     "n_obs_steps": 1,
@@ -36,7 +36,7 @@ _DEFAULTS: dict[str, Any] = {
     "temporal_ensemble_coeff": None,
     "dropout": 0.1,
 }
-"""What LeRobot fills in where a config.json leaves a field out."""
+"""The values that LeRobot gives to fields missing in config.json."""
 
 SIZES = {
     "chunk_size": "chunk_length",
@@ -124,7 +124,7 @@ def read_features(
         try:
             feature = PolicyFeature(plain["type"], tuple(int(size) for size in plain["shape"]))
         except (KeyError, TypeError, ValueError):
-            problems.append(f"{key}: {plain!r} is no feature with type and shape")
+            problems.append(f"{key}: {plain!r} is not a feature with type and shape")
             continue
         if feature.kind == "STATE" and key.startswith("observation.") and key != STATE_KEY:
             say(folder, f"has the feature {key}, which LeRobot's ACT does not read either")
@@ -157,7 +157,7 @@ def say(folder: Path, what: str) -> None:
 
 
 def inexpressible(config: ACTConfig) -> list[str]:
-    """Fields of a network that LeRobot's ACT does not have, with their values."""
+    """List the fields of a network that LeRobot's ACT does not have, with their values."""
     found = {
         name: getattr(config, name)
         for name, only in (

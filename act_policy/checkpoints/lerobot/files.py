@@ -15,7 +15,7 @@ PREPROCESSOR_FILE, POSTPROCESSOR_FILE = "policy_preprocessor.json", "policy_post
 NORMALIZER_FILE = "policy_preprocessor_step_3_normalizer_processor.safetensors"
 UNNORMALIZER_FILE = "policy_postprocessor_step_0_unnormalizer_processor.safetensors"
 SCHEMA_FILE = "schema.json"
-"""Ours, beside LeRobot's: names, units and rate. LeRobot passes it over."""
+"""Our own file beside LeRobot's: names, units and rate. LeRobot ignores it."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"{path.name} cannot be read: {error}") from None
     if not isinstance(plain, dict):
-        raise UserError(f"{path.name} holds no JSON object")
+        raise UserError(f"{path.name} does not hold a JSON object")
     return plain
 
 

@@ -1,4 +1,4 @@
-"""What a LeRobot checkpoint normalises by: in the weights up to 0.3, in processors since 0.4."""
+"""Normalisation in a LeRobot checkpoint: in the weights up to 0.3, in processors since 0.4."""
 
 import json
 from collections.abc import Mapping
@@ -100,7 +100,7 @@ def _normalizer(folder: Path, file: str, name: str) -> dict[str, Any]:
 
 
 def _changes_nothing(kind: str, config: Mapping[str, Any]) -> bool:
-    """Whether a step leaves the numbers and their names as they are."""
+    """Tell whether a step leaves the numbers and their names as they are."""
     if kind == "rename_observations_processor":
         return not config.get("rename_map")
     if kind == "device_processor":

@@ -1,4 +1,4 @@
-"""LeRobot's normalisation modes as what they all are: (x - centre) / spread in each dimension.
+"""LeRobot's normalisation modes, each of which is (x - centre) / spread per dimension.
 
     MEAN_STD     centre mean, spread std + eps
     MIN_MAX      [min, max] to [-1, 1]; QUANTILES and QUANTILE10 the same between two quantiles
@@ -41,7 +41,7 @@ class PolicyFeature(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of values that are normalised apart: dimensions, or an image's channels."""
+        """Number of values normalised separately: dimensions, or an image's channels."""
         return self.shape[0]
 
 
@@ -61,7 +61,7 @@ class Normalisation(NamedTuple):
 def to_statistics(
     normalisation: Normalisation, features: Mapping[str, PolicyFeature], cameras: Mapping[str, str]
 ) -> Statistics:
-    """Turn what a checkpoint normalises by into ours.
+    """Turn the normalisation of a checkpoint into our statistics.
 
     Args:
         normalisation: of every feature.
@@ -128,7 +128,7 @@ def from_statistics(
 
 
 def _missing(normalisation: Normalisation, key: str, feature: PolicyFeature) -> Sequence[str]:
-    """Say what a feature's mode needs and does not find."""
+    """List the statistics that a feature's mode needs and does not find."""
     mode = normalisation.modes[key]
     if mode not in BOUNDS:
         return [f"{key}: mode {mode} is unknown; known are {', '.join(BOUNDS)}"]
