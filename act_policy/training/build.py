@@ -16,9 +16,9 @@ from act_policy.errors import UserError
 from act_policy.model.act import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.fine_tuning import keep_normalisation, start_from
-from act_policy.training.module import PolicyTraining
-from act_policy.training.monitor import StopOnSignal
 from act_policy.training.optimizer import OptimizerConfig
+from act_policy.training.policy_training import PolicyTraining
+from act_policy.training.stop_on_signal import StopOnSignal
 from act_policy.types import Schema, Statistics
 
 

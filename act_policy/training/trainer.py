@@ -95,7 +95,7 @@ def build_trainer(
             logger=list(loggers),
             plugins=[AtomicCheckpointIO()],
             enable_checkpointing=False,  # ours are the callback Checkpoints
-            enable_progress_bar=False,  # ours is the callback Monitor
+            enable_progress_bar=False,  # ours is the callback Progress
             enable_model_summary=False,
             use_distributed_sampler=False,  # the data module divides every batch itself
             sync_batchnorm=several and on_gpu,

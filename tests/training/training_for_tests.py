@@ -16,9 +16,10 @@ from act_policy.model.policy import ACTPolicy
 from act_policy.training.build import build_training, train
 from act_policy.training.checkpoints import Checkpoints
 from act_policy.training.metrics_file import MetricsFile
-from act_policy.training.module import PolicyTraining
-from act_policy.training.monitor import Monitor, StopOnSignal
 from act_policy.training.optimizer import OptimizerConfig
+from act_policy.training.policy_training import PolicyTraining
+from act_policy.training.progress import Progress
+from act_policy.training.stop_on_signal import StopOnSignal
 from act_policy.training.trainer import build_trainer
 from act_policy.types import Camera, Schema
 from tests.policy_for_tests import SMALLEST
@@ -147,7 +148,7 @@ def run_training(
         max_steps,
         validate_every,
         log_every=1,
-        callbacks=[StopOnSignal(), recorder, Monitor(), Checkpoints(), *callbacks],
+        callbacks=[StopOnSignal(), recorder, Progress(), Checkpoints(), *callbacks],
         loggers=[MetricsFile(folder / "metrics.csv")],
         accelerator="cpu",
     )

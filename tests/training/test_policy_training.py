@@ -12,12 +12,12 @@ import torch
 from act_policy import ACTPolicy
 from act_policy.data.loading.samples import Batch
 from act_policy.errors import UserError
-from act_policy.training import build, module
+from act_policy.training import build, policy_training
 from act_policy.training.build import build_training
 from act_policy.training.losses import action_l1
 from act_policy.training.metrics_file import MetricsFile
-from act_policy.training.module import PolicyTraining
 from act_policy.training.optimizer import OptimizerConfig
+from act_policy.training.policy_training import PolicyTraining
 from act_policy.training.trainer import build_trainer
 from tests.policy_for_tests import LONGEST_PATH
 from tests.tolerance import network_rounding
@@ -226,7 +226,7 @@ def test_minutes_end_the_run_and_the_cosine(
     demonstrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = itertools.count(step=0.05)  # seconds; read when training starts and after each step
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(policy_training, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     run = run_training(
         demonstrations, tmp_path, max_steps=10_000, validate_every=1000, max_minutes=0.99 / 60
     )

@@ -1,8 +1,6 @@
-"""What a person sees while training runs, and what the loggers are told."""
+"""The steps, losses and time that a person sees while training runs, and the rows of the loggers."""
 
-import signal
 import sys
-import threading
 import time
 from typing import Any
 
@@ -13,7 +11,7 @@ from tqdm import tqdm
 from act_policy.training.metrics_file import MetricsFile
 
 
-class Monitor(lightning.Callback):
+class Progress(lightning.Callback):
     """Logs every few steps and after each held-out loss; shows one bar over the whole run.
 
     Without a terminal the bar becomes a line every `line_seconds`.
@@ -109,48 +107,3 @@ class Monitor(lightning.Callback):
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-
-class StopOnSignal(lightning.Callback):
-    """Ends training after the current step at Ctrl-C or SIGTERM, and at once at the second.
-
-    It comes before the callbacks that log and save, so that they see the last step as the last.
-    received is the signal's number, None when training ended by itself.
-    """
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._before: dict[int, Any] = {}
-
-    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Listen; one process alone cannot stop the others of a group, so there it does not."""
-        if trainer.world_size > 1 or threading.current_thread() is not threading.main_thread():
-            return
-
-        def stop(number: int, frame: Any) -> None:
-            self.received = number
-            self._restore()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, stop)
-
-    def on_train_batch_end(
-        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Stop here, so that a signal in the middle of the other callbacks divides none."""
-        if self.received is not None:
-            trainer.should_stop = True
-
-    def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Listen no more."""
-        self._restore()
-
-    def on_exception(
-        self, trainer: lightning.Trainer, module: Any, exception: BaseException
-    ) -> None:
-        """Listen no more."""
-        self._restore()
-
-    def _restore(self) -> None:
-        while self._before:
-            signal.signal(*self._before.popitem())

@@ -8,7 +8,7 @@ import pytest
 
 from act_policy.errors import UserError
 from act_policy.training.metrics_file import MetricsFile
-from act_policy.training.monitor import Monitor
+from act_policy.training.progress import Progress
 from tests.training.training_for_tests import make_data, run_training
 
 
@@ -66,7 +66,7 @@ def test_lines_elsewhere(
 ) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    run_training(demonstrations, tmp_path, callbacks=[Monitor(line_seconds=0.0)])
+    run_training(demonstrations, tmp_path, callbacks=[Progress(line_seconds=0.0)])
     lines = stream.getvalue().splitlines()
     assert lines[0].startswith("step 1/10  0.0 min  train ")
     assert lines[-1].startswith("step 10/10")
