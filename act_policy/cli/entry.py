@@ -29,17 +29,22 @@ CONFIGS = _PACKAGE / "configs"  # in a checkout a link to the folder beside the 
 if not CONFIGS.is_dir():  # of an archive that keeps no links
     CONFIGS = _PACKAGE.parent / "configs"
 
+SavedConfig = Callable[[DictConfig, set[str]], DictConfig | None]
+"""Loads the configuration to start from instead of the defaults (for a run that is resumed).
+
+It is given the composed configuration and the keys that the command line sets.
+"""
+
 
 def run(
     config_name: str,
     main: Callable[[DictConfig], int | None],
     arguments: list[str],
-    saved_config: Callable[[DictConfig], DictConfig | None] | None = None,
+    saved_config: SavedConfig | None = None,
 ) -> NoReturn:
     """Compose, call `main(config)` and exit with the code it returns; `--help`, `--cfg` only print.
 
-    saved_config may give a resolved configuration to start from instead of the defaults (a run that
-    is resumed); what the command line says is then laid over it.
+    The command line's settings are laid over the configuration that saved_config loads.
     """
     warnings.formatwarning = _warning
     try:
@@ -98,7 +103,7 @@ def _warning(
 def configuration(
     config_name: str,
     arguments: list[str],
-    saved_config: Callable[[DictConfig], DictConfig | None] | None = None,
+    saved_config: SavedConfig | None = None,
 ) -> DictConfig:
     """What the YAML tree and the command line say together; UserError where they do not fit."""
     if flags := [a for a in arguments if a.startswith("-")]:
@@ -109,7 +114,8 @@ def configuration(
     values = [o for o, group in zip(overrides, is_group, strict=True) if not group]
     defaults = compose_config(config_name, choices)
     config = _with_values(config_name, choices, values, defaults)
-    if saved_config is not None and (saved := saved_config(config)) is not None:
+    given = {override.key_or_group for override in overrides}
+    if saved_config is not None and (saved := saved_config(config, given)) is not None:
         return _laid_over(saved, config, [c.split("=")[0] for c in choices], values)
     return config
 

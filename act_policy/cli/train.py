@@ -11,16 +11,12 @@ the original ACT, whose network and normalisation stay.
 """
 
 import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from act_policy.cli.entry import load_yaml, plain
-
-if TYPE_CHECKING:
-    from act_policy.data.dataset import DemonstrationDataset
 
 ORIGINAL_KL_WEIGHT = 10.0
 """What ACT and LeRobot train with."""
@@ -45,7 +41,9 @@ def main(config: DictConfig) -> None:
     from hydra.utils import instantiate  # from here on what takes seconds to load
     from lightning.pytorch.callbacks import LambdaCallback
 
+    from act_policy.data.inspection.evidence import InspectionConfig
     from act_policy.training.build import build_training, finished, train
+    from act_policy.training.check_demonstrations import check_demonstrations
     from act_policy.training.metrics_file import MetricsFile
     from act_policy.training.trainer import quiet_lightning
 
@@ -60,7 +58,10 @@ def main(config: DictConfig) -> None:
         config.data, chunk_length=config.model.chunk_length, seed=config.seed, _convert_="all"
     )
     if not resumed and run_folder.is_first_process():
-        check_demonstrations(data.dataset, config)
+        inspection = InspectionConfig(
+            config.model.chunk_length, config.data.std_floor, config.data.undecodable
+        )
+        check_demonstrations(data.dataset, inspection)
     training = build_training(
         plain(config.model),
         instantiate(config.optim),
@@ -108,15 +109,9 @@ def load_initial(config: DictConfig) -> Any:
     """Load the policy to start from; its network takes the place of the model settings."""
     from act_policy.checkpoints.open import open_network
     from act_policy.checkpoints.source import Source
-    from act_policy.errors import UserError
     from act_policy.training.fine_tuning import network_config
     from act_policy.training.run_folder import is_first_process
 
-    given = [argument.split("=")[0] for argument in sys.argv[1:]]
-    if refused := [n for n in given if n.split(".")[0] in ("model", "backbone_weights")]:
-        raise UserError(
-            f"{', '.join(refused)}: with init= the network is the checkpoint's; leave it out"
-        )
     config.init = str(Path(str(config.init)).absolute())
     policy = open_network(config.init, Source.from_config(config.source))
     config.model = network_config(policy)
@@ -138,33 +133,17 @@ def keep_paths(data: DictConfig) -> None:
                 part[name] = str(Path(value).absolute())
 
 
-def check_demonstrations(dataset: "DemonstrationDataset", config: DictConfig) -> None:
-    """Print what is unusual about the demonstrations; UserError where they cannot be trained on."""
-    from act_policy.data.inspection.evidence import InspectionConfig
-    from act_policy.data.inspection.finding import Verdict
-    from act_policy.data.inspection.inspect import inspect_before_training
-    from act_policy.data.inspection.sentences import advice, sentence
+def saved_config(config: DictConfig, given: set[str]) -> DictConfig | None:
+    """Load the configuration of the run to resume; None for a new run."""
     from act_policy.errors import UserError
 
-    settings = InspectionConfig(
-        config.model.chunk_length, config.data.std_floor, config.data.undecodable
-    )
-    errors = []
-    for finding in inspect_before_training(dataset, settings):
-        text = f"{sentence(finding, dataset.episode_names)}. {advice(finding)}"
-        if finding.verdict is Verdict.ERROR:
-            errors.append(text)
-        elif finding.verdict is Verdict.WARNING:
-            print(f"warning: {text}", file=sys.stderr)
-    if errors:
-        raise UserError("\n".join(errors))
-
-
-def saved_config(config: DictConfig) -> DictConfig | None:
-    """Load the configuration of the run to resume; None for a new run."""
+    network = sorted(key for key in given if key.split(".")[0] in ("model", "backbone_weights"))
+    if config.init is not None and network:
+        raise UserError(
+            f"{', '.join(network)}: with init= the network is the checkpoint's; leave it out"
+        )
     if config.resume is None:
         return None
-    from act_policy.errors import UserError
     from act_policy.training.run_folder import CONFIG_FILE, find_run
 
     if config.init is not None:
@@ -175,12 +154,17 @@ def saved_config(config: DictConfig) -> DictConfig | None:
         config.resume = config.out
     elif config.out is not None:
         raise UserError("give out= for a new run or resume= for one that goes on, not both")
-    return migrated(load_yaml(find_run(str(config.resume)).folder / CONFIG_FILE))
+    saved = load_yaml(find_run(str(config.resume)).folder / CONFIG_FILE)
+    return migrate_config(saved, config)
 
 
-def migrated(config: DictConfig) -> DictConfig:
-    """Move the settings of a run from before `loss` and `backbone_weights` to their new names."""
-    if "loss" not in config:
-        config.loss = {"kl_weight": config.model.pop("kl_weight")}
-        config.backbone_weights = config.model.pop("backbone_weights")
-    return config
+def migrate_config(saved: DictConfig, config: DictConfig) -> DictConfig:
+    """Give the settings and classes in the configuration of an older run their names of today."""
+    if "loss" not in saved:
+        saved.loss = {"kl_weight": saved.model.pop("kl_weight")}
+        saved.backbone_weights = saved.model.pop("backbone_weights")
+    for group in ("data", "optim", "trainer"):
+        saved[group]._target_ = config[group]._target_
+    if saved.callbacks.keys() != config.callbacks.keys():
+        saved.callbacks = config.callbacks
+    return saved

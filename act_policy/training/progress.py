@@ -1,4 +1,4 @@
-"""The steps, losses and time that a person sees while training runs, and the rows of the loggers."""
+"""What a person sees while training runs, and the rows that the loggers get."""
 
 import sys
 import time

@@ -18,15 +18,15 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from omegaconf import OmegaConf
 from PIL import Image
 
 from act_policy import ACTPolicy
-from act_policy.cli.train import check_demonstrations
 from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.inspection.evidence import InspectionConfig
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
+from act_policy.training.check_demonstrations import check_demonstrations
 from act_policy.training.losses import action_l1
 from act_policy.types import Camera, Observation, Schema
 from tests.paths import ROOT
@@ -223,9 +223,7 @@ def test_what_is_unusual_about_the_demonstrations_is_told_first(
         (tmp_path / f"episode_{copy}.hdf5").write_bytes(
             (demonstrations / f"episode_{name}.hdf5").read_bytes()
         )
-    config = OmegaConf.create(
-        {"model": {"chunk_length": 2}, "data": {"std_floor": 0.01, "undecodable": "stop"}}
-    )
+    config = InspectionConfig(2, 0.01, "stop")
     check_demonstrations(open_dataset(tmp_path), config)
     assert "warning: states and actions are those of another episode" in capsys.readouterr().err
     with h5py.File(tmp_path / "episode_1.hdf5", "a") as file:
@@ -241,6 +239,10 @@ def test_resume_goes_on_from_a_copied_run_folder(demonstrations: Path, tmp_path:
     done = call("resume=moved", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout == "finished: step 10 of 10; a larger max_steps= trains on\n"
+    config = tmp_path / "moved" / "config.yaml"  # as it was before the callbacks got other names
+    text = config.read_text().replace("progress:", "monitor:").replace(".progress.", ".monitor.")
+    assert "training.monitor.Progress" in text
+    config.write_text(text.replace("training.trainer.", "training.elsewhere."))
     refused = call("resume=moved", "data.batch_size=3", "max_steps=14", cwd=tmp_path)
     assert refused.returncode == 2  # and the run's configuration stays what it was
     assert "batch_size 4" in refused.stderr
