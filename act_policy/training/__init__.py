@@ -1,1 +1,1 @@
-"""Losses, the LightningModule, optimiser groups and callbacks."""
+"""Training: optimizer (the learning rate), losses, policy_training, callbacks, run folder."""

@@ -1,4 +1,4 @@
-"""From settings to a training run: the policy, its training, and the call of the trainer."""
+"""From a config to a training run: the policy, its training, and the call of the trainer."""
 
 import math
 from collections.abc import Mapping
@@ -35,15 +35,15 @@ def build_policy(
 
     Args:
         model: fields of ACTConfig that the schema does not give.
-        data: gives schema, statistics and the seeds that were shown.
+        data: gives schema, statistics and the seeds of the demonstrations.
         seed: of the random weights.
-        checkpoint: of a run that goes on: its statistics are kept, its weights come later.
+        checkpoint: of the run to resume: its statistics are kept, its weights are loaded later.
         initial: a policy to start from, see `fine_tuning`.
-        fine_tuned: whether the run that goes on started from one.
+        fine_tuned: whether the run to resume started from a policy.
         backbone_weights: of a new network's image encoder, see `load_backbone_weights`.
 
     Raises:
-        UserError: the settings or the demonstrations are not those of the checkpoint.
+        UserError: the config or the demonstrations differ from those of the checkpoint.
     """
     config = ACTConfig.for_schema(data.schema, **model)
     statistics = data.statistics
@@ -85,7 +85,7 @@ def build_training(
     """Make the policy and what trains it; see `build_policy` and `PolicyTraining`.
 
     Raises:
-        UserError: a setting is impossible, or is one that a resumed run cannot change.
+        UserError: a setting is impossible, or a resumed run cannot change it.
     """
     if checkpoint is not None:
         weights = _read_run(checkpoint)["state_dict"]
@@ -108,7 +108,7 @@ def build_training(
 
 
 def finished(checkpoint: Path, max_steps: int, max_minutes: float | None = None) -> str | None:
-    """Say that nothing is left to train of the run that this checkpoint ends; None if there is.
+    """Explain why nothing is left to train after this checkpoint; None if something is.
 
     Raises:
         UserError: the file is not a checkpoint of a run.
@@ -131,8 +131,8 @@ def train(
     """Train to the end.
 
     Raises:
-        KeyboardInterrupt: a signal ended it before; there is a checkpoint to resume from.
-        UserError: batches that this network cannot be trained on, or training that diverged.
+        KeyboardInterrupt: a signal stopped training; there is a checkpoint to resume from.
+        UserError: the network cannot be trained on these batches, or training diverged.
     """
     _check_last_batch(training.policy, data, trainer.world_size)
     if len(data.held_out_samples) == 0:
@@ -152,7 +152,7 @@ def _check_same(
     checkpoint: Path, config: ACTConfig, wanted: ACTConfig, schema: Schema, found: Schema
 ) -> None:
     if differences := schema.differences(found):
-        raise UserError(f"{checkpoint} is of another schema: {'; '.join(differences)}")
+        raise UserError(f"{checkpoint} has another schema: {'; '.join(differences)}")
     before, now = config.to_dict(), wanted.to_dict()
     if changed := [f"{n} was {before[n]}, now {now[n]}" for n in before if before[n] != now[n]]:
         raise UserError(
@@ -184,7 +184,7 @@ def _check_same_statistics(checkpoint: Path, before: Statistics, now: Statistics
 
 
 def _check_last_batch(policy: ACTPolicy, data: DemonstrationDataModule, processes: int) -> None:
-    """Batch norm has no variance to divide by where one sample gives a map of one cell."""
+    """Raise UserError if a batch gives batch norm a single value, which has no variance."""
     backbone = policy.act.image_encoder.backbone
     cells = min(math.prod(backbone.map_size(c.height, c.width)) for c in policy.config.cameras)
     if policy.config.backbone_norm != "batch" or cells > 1:
@@ -199,11 +199,11 @@ def _check_last_batch(policy: ACTPolicy, data: DemonstrationDataModule, processe
 
 
 def _read_run(checkpoint: Path) -> Mapping[str, Any]:
-    """What Lightning and we saved; tensors stay on disk until they are used."""
+    """Read a checkpoint of a run; tensors stay on disk until they are used."""
     try:
         found = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
         raise UserError(f"{checkpoint} cannot be read as a checkpoint: {error}") from error
     if not isinstance(found, Mapping) or "training" not in found:
-        raise UserError(f"{checkpoint} is no checkpoint of a training run of act_policy")
+        raise UserError(f"{checkpoint} is not a checkpoint of a training run of act_policy")
     return found

@@ -1,4 +1,4 @@
-"""Checkpoints that survive a kill: a file is either the old one or the new one, whole."""
+"""Checkpoints that survive a kill: each file is whole, either the old one or the new one."""
 
 import os
 import shutil
@@ -14,12 +14,12 @@ from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning's checkpoint writer, with a temporary file that takes the name when it is whole."""
+    """Lightning's checkpoint writer, by a temporary file that is renamed when it is complete."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
-        """Write the checkpoint or raise UserError and leave the earlier one."""
+        """Write the checkpoint, or raise UserError and keep the earlier one."""
         path = Path(path)
         try:
             with atomic_file(path) as file:
@@ -32,10 +32,10 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class Checkpoints(lightning.Callback):
-    """Keeps RUN/checkpoints/last.ckpt, and best.ckpt, the one of the least held-out L1.
+    """Keeps RUN/checkpoints/last.ckpt, and best.ckpt, the one with the lowest held-out L1.
 
-    Both are written after each held-out loss. Without held-out episodes they are written as often,
-    and best is the same as last.
+    Checkpoints are written after each held-out loss. Without held-out episodes they are written
+    equally often, and best is the same as last.
     """
 
     def __init__(self) -> None:
@@ -43,14 +43,14 @@ class Checkpoints(lightning.Callback):
         self.saved_step = -1
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Save what was just judged."""
+        """Save the policy that was just judged."""
         if not trainer.sanity_checking:
             self._save(trainer, module.held_out.get("held_out_l1"))
 
     def on_train_batch_end(
         self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Save where there is no held-out loss to wait for."""
+        """Save if there is no held-out loss to wait for."""
         if trainer.enable_validation:
             return
         if trainer.global_step % int(trainer.val_check_interval) == 0 or trainer.should_stop:
@@ -63,30 +63,30 @@ class Checkpoints(lightning.Callback):
         if is_best:
             self.best = held_out
         for logger in trainer.loggers:
-            logger.save()  # rows up to the checkpoint are never behind it
+            logger.save()  # so that no kill leaves a checkpoint without the rows up to it
         best, last = (self.folder(trainer) / name for name in ("best.ckpt", "last.ckpt"))
         trainer.save_checkpoint(best if is_best else last)
         self.saved_step = trainer.global_step
         if is_best and trainer.is_global_zero:
-            # last follows best: killed in between, a resumed run judges this step once more
+            # after a kill between the two, a resumed run repeats the steps since the old last
             _same_file(best, last)
 
     @staticmethod
     def folder(trainer: lightning.Trainer) -> Path:
-        """Where a run keeps its checkpoints."""
+        """Name the folder in which a run keeps its checkpoints."""
         return Path(trainer.default_root_dir) / "checkpoints"
 
     def state_dict(self) -> dict[str, Any]:
-        """The least held-out loss so far."""
+        """Hold the lowest held-out loss so far."""
         return {"best": self.best}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from the least held-out loss of the run that is resumed."""
+        """Continue from the lowest held-out loss of the resumed run."""
         self.best = state_dict["best"]
 
 
 def _same_file(source: Path, target: Path) -> None:
-    """Give `source` a second name, a copy where the file system has no hard links."""
+    """Give `source` a second name; copy it if the file system has no hard links."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}{PARTIAL_SUFFIX}")
     temporary.unlink(missing_ok=True)
     try:

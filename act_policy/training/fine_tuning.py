@@ -1,8 +1,8 @@
-"""Training that starts from a policy: what stays of it, and what the new demonstrations bring.
+"""Fine-tuning: training that starts from an existing policy.
 
-The network and its normalisation stay, because weights mean something only with the numbers that
-they were trained on: before the first step the new policy predicts what the old one did, to the
-bit. Names, rate and ranges are those of the new demonstrations (ranges: of both).
+The network and its normalisation stay, because weights mean something only with the statistics
+that they were trained on: before the first step the new policy predicts bit for bit what the old
+one did. Names and rate are those of the new demonstrations; ranges cover both.
 """
 
 import logging
@@ -17,7 +17,7 @@ from act_policy.model.policy import ACTPolicy
 from act_policy.types import FieldStatistics, Schema, Statistics
 
 FAR = 10.0
-"""Standard deviations beyond which a new demonstration is said to be unlike the old ones."""
+"""Standard deviations beyond which a value of the new demonstrations causes a warning."""
 
 
 def network_config(policy: ACTPolicy) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _relative(statistics: Statistics) -> str:
 def check_names(policy: ACTPolicy, schema: Schema) -> None:
     """Raise UserError unless the policy's cameras, joints and actions are those of the schema.
 
-    A checkpoint that does not tell the names of its joints takes those of the demonstrations.
+    A checkpoint without names of joints takes those of the demonstrations.
     """
     known = policy.schema
     if known == numbered_schema(policy.config, ASSUMED_RATE):
@@ -88,7 +88,7 @@ def check_names(policy: ACTPolicy, schema: Schema) -> None:
 
 
 def keep_normalisation(before: Statistics, now: Statistics) -> Statistics:
-    """Mean, deviation and floor of the one, the range of both, the count of the other."""
+    """Combine the old mean, deviation and floor, the range of both, and the new step count."""
 
     def field(old: FieldStatistics | None, new: FieldStatistics | None) -> FieldStatistics | None:
         if old is None or new is None:
@@ -108,7 +108,7 @@ def keep_normalisation(before: Statistics, now: Statistics) -> Statistics:
 
 
 def warn_of_far_values(before: Statistics, now: Statistics, schema: Schema) -> None:
-    """Say which joints and actions the old normalisation makes very large."""
+    """Warn of joints and actions that become very large under the old normalisation."""
     fields: Mapping[str, tuple[FieldStatistics, FieldStatistics, tuple[str, ...]]] = {
         "state": (before.state, now.state, schema.state_names),
         "action": (before.action, now.action, schema.action_names),

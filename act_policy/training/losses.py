@@ -1,4 +1,4 @@
-"""What training minimises: L1 over the valid elements, and the KL term of the CVAE."""
+"""The terms of the loss: L1 over the valid elements, and the KL term of the CVAE."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -8,10 +8,10 @@ from torch import Tensor
 def action_l1(
     predicted: Float[Tensor, "b k a"], target: Float[Tensor, "b k a"], is_pad: Bool[Tensor, "b k"]
 ) -> Float[Tensor, ""]:
-    """Mean |predicted - target| over the elements of rows that are not padding.
+    """Compute the mean |predicted - target| over the elements of rows that are not padding.
 
-    What stands in padded rows changes neither the loss nor a gradient, not even NaN; a batch of
-    nothing but padding gives 0. (ACT and LeRobot 0.4 divide by all rows, padded ones too.)
+    The content of padded rows, even NaN, changes neither the loss nor a gradient. A batch that is
+    all padding gives 0. (ACT and LeRobot 0.4 divide by all rows, padded ones too.)
     """
     # a padded row is its own target: its error is an exact zero with a zero gradient
     target = torch.where(is_pad[..., None], predicted.detach(), target)
@@ -22,9 +22,9 @@ def action_l1(
 def gaussian_kl(
     mean: Float[Tensor, "b z"], log_variance: Float[Tensor, "b z"], is_pad: Bool[Tensor, "b k"]
 ) -> Float[Tensor, ""]:
-    """KL(N(mean, exp(log_variance)) || N(0, 1)): summed over z, averaged over the batch.
+    """Compute KL(N(mean, exp(log_variance)) || N(0, 1)), summed over z, averaged over the batch.
 
-    Samples of nothing but padding are left out. Source: Kingma and Welling 2014, appendix B;
+    Samples that are all padding are left out. Source: Kingma and Welling 2014, appendix B;
     summed over z as in ACT (tonyzhaozh/act, policy.py).
     """
     divergence = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum(dim=-1)

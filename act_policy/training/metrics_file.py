@@ -1,4 +1,4 @@
-"""metrics.csv: one row a logged step, readable while training runs, continued by a resumed run."""
+"""metrics.csv: one row per logged step, readable during training, continued by a resumed run."""
 
 import csv
 import io
@@ -14,14 +14,14 @@ from lightning.pytorch.utilities import rank_zero_only
 from act_policy.errors import UserError
 from act_policy.system.atomic import atomic_file
 
-SECONDS_BETWEEN_WRITES = 5.0  # besides those at each checkpoint and at the end
+SECONDS_BETWEEN_WRITES = 5.0  # each checkpoint and the end write as well
 
 
 class MetricsFile(Logger):
     """A Lightning logger that keeps every row of a run in one CSV file.
 
-    What is logged for one step stands in one row, whoever logged it; a cell is empty where a
-    step has no such value. The file is rewritten whole, so a reader never sees half a row.
+    All values logged for a step share one row; a cell is empty if the step has no such value. The
+    file is replaced as a whole, so a reader never sees half a row.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -33,17 +33,17 @@ class MetricsFile(Logger):
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """Name the file."""
         return self.path.name
 
     @property
     def version(self) -> str:
-        """A run has one file only."""
+        """Give no version: a run has one file only."""
         return ""
 
     @rank_zero_only
     def continue_from(self, step: int) -> None:
-        """Take up the rows of the run so far; those after the checkpoint's step are done again."""
+        """Keep the rows of the run up to this step; the steps after it are trained again."""
         if self.path.is_file():
             with self.path.open(newline="") as file:
                 rows = [{k: v for k, v in row.items() if v} for row in csv.DictReader(file)]
@@ -62,11 +62,11 @@ class MetricsFile(Logger):
 
     @rank_zero_only
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
-        """Nothing: config.yaml beside the file holds them."""
+        """Do nothing: config.yaml beside the file holds them."""
 
     @rank_zero_only
     def save(self) -> None:
-        """Write what was added since; UserError where the disk takes no more."""
+        """Write the rows if any were added; raise UserError if the file cannot be written."""
         if not self._unsaved:
             return
         columns = list(dict.fromkeys(name for row in self.rows for name in row))

@@ -11,14 +11,14 @@ from act_policy.errors import UserError
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """How the weights are moved.
+    """The optimiser's settings.
 
     learning_rate, backbone_learning_rate: peaks, reached after the warm-up.
-    weight_decay: on matrices and kernels only; norms, biases and embeddings are left alone.
-    warmup_steps: steps in which the learning rate rises linearly from 0.
+    weight_decay: of matrices and kernels; norms, biases and embeddings are not decayed.
+    warmup_steps: steps over which the learning rate rises linearly from 0.
     schedule: "cosine" falls to final_fraction of the peak at the end of training, "constant" stays.
     gradient_clip: the largest gradient norm; 0 does not clip.
-    ema_decay: how much of the averaged weights stays at each step; 0 averages nothing.
+    ema_decay: share of the averaged weights that is kept at each step; 0 averages nothing.
     """
 
     learning_rate: float = 3e-4
@@ -47,12 +47,12 @@ class OptimizerConfig:
             raise UserError(f"optim.ema_decay: must be from 0 to below 1, found {self.ema_decay}")
 
     def factor(self, step: int, progress: float) -> float:
-        """What the peak is multiplied by at this step.
+        """Compute the learning rate of this step as a share of its peak.
 
         Args:
             step: steps done before this one; the warm-up counts in steps.
-            progress: the part of the whole training that is done, 0 to 1; the cosine counts in it,
-                so that it also ends where a limit in minutes ends training.
+            progress: share of the whole training that is done, 0 to 1. The cosine follows it, so
+                that it also ends where a limit in minutes ends training.
         """
         warmup = min(1.0, (step + 1) / (self.warmup_steps + 1))
         if self.schedule == "constant":
@@ -62,13 +62,13 @@ class OptimizerConfig:
 
 
 def parameter_groups(model: nn.Module, config: OptimizerConfig) -> list[dict[str, object]]:
-    """Trainable parameters in up to four groups: (backbone or not) x (decayed or not).
+    """Sort the trainable parameters into up to four groups: (backbone or not) x (decayed or not).
 
-    The backbone is what stands below a module named `backbone`. Each group has `peak`, its
-    learning rate before the schedule. Vectors are not decayed (biases, norms), nor are learned
-    queries and the like, which are looked up instead of multiplied.
+    The backbone is every module below one named `backbone`. The `peak` of a group is its learning
+    rate before the schedule. Vectors (biases, norms) are not decayed, and neither are parameters
+    that are looked up instead of multiplied, such as learned queries.
     """
-    # a parameter that hangs on no torch layer (queries, positions, camera embeddings) is looked up
+    # a parameter outside every torch layer (queries, positions, camera embeddings) is looked up
     layers = {
         id(parameter)
         for module in model.modules()
@@ -92,5 +92,5 @@ def parameter_groups(model: nn.Module, config: OptimizerConfig) -> list[dict[str
 
 
 def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
-    """AdamW over `parameter_groups`, one kernel a step on a GPU and on the CPU (half the time)."""
+    """Make AdamW over `parameter_groups`; one fused kernel per step takes half the time."""
     return torch.optim.AdamW(parameter_groups(model, config), lr=config.learning_rate, fused=True)

@@ -25,18 +25,18 @@ class PolicyTraining(lightning.LightningModule):
     loss = L1 over the valid elements, normalised by each dimension's standard deviation, plus
     kl_weight * KL when the policy has a CVAE.
 
-    Everything a step depends on besides the weights (learning rate, random numbers of dropout and
-    z) is a function of the step's number, so a resumed run goes on exactly as if never stopped.
-    A limit in minutes is the exception: the cosine then follows the clock.
+    Apart from the weights, everything that a step depends on (learning rate, random numbers of
+    dropout and z) is a function of the step's number, so a resumed run continues exactly as if it
+    had never stopped. A limit in minutes is the exception: the cosine then follows the clock.
 
     Args:
-        policy: what is trained.
+        policy: the policy to train.
         optimizer: learning rates, schedule, clipping and averaging.
         max_steps: where training ends; the cosine ends there too.
-        max_minutes: where training ends if that comes first; the cosine then ends there.
+        max_minutes: ends training, and the cosine, if this limit is reached first.
         kl_weight: weight of the KL term; None without a CVAE.
         seed: of dropout and z.
-        episode_names: file names, to name the sample that broke.
+        episode_names: file names, to name the sample that stopped training.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class PolicyTraining(lightning.LightningModule):
         self.seed = seed
         self.episode_names = list(episode_names)
         self.minutes = 0.0
-        """Time spent in training so far, earlier parts of a resumed run included."""
+        """Training time so far, including the earlier parts of a resumed run."""
         self.measured: dict[str, Tensor] = {}
-        """What the last step measured; read by the callbacks that show and log it."""
+        """Measurements of the last step, for the callbacks that show and log them."""
         self.held_out: dict[str, float] = {}
         """The last held-out losses."""
 
@@ -85,18 +85,18 @@ class PolicyTraining(lightning.LightningModule):
     # -- one step ------------------------------------------------------------------------------
 
     def on_fit_start(self) -> None:
-        """Let the policy carry what its images were like: a robot compares its own with them."""
+        """Store the brightness of the images in the policy: a robot compares its own with it."""
         data = self.trainer.datamodule  # type: ignore[attr-defined]
-        if data is None:  # batches that come from no demonstrations
+        if data is None:  # the batches do not come from demonstrations
             return
         levels = data.image_levels
         for policy in (self.policy, self.best_policy):
             policy.statistics = policy.statistics._replace(image_levels=levels)
 
     def on_train_start(self) -> None:
-        """Start the clock; the averaged copy is never in training mode."""
+        """Start the clock and put the averaged copy into evaluation mode."""
         self._clock = time.monotonic() - 60 * self.minutes
-        # torch restores a group with its old settings; what is asked for now holds
+        # torch restores the old settings of each group; those of the current config hold
         groups = parameter_groups(self.policy, self.optimizer_config)
         for group, wanted in zip(self.trainer.optimizers[0].param_groups, groups, strict=True):
             group["peak"], group["weight_decay"] = wanted["peak"], wanted["weight_decay"]
@@ -104,7 +104,7 @@ class PolicyTraining(lightning.LightningModule):
             self.average.eval()
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Set what depends on the step's number: learning rate and random numbers."""
+        """Set learning rate and random seed, both functions of the step's number."""
         step = self.global_step
         torch.manual_seed(((self.seed * 1_000_003 + step) * 1_009 + self.global_rank) % 2**63)
         progress = step / self.max_steps
@@ -115,7 +115,7 @@ class PolicyTraining(lightning.LightningModule):
             group["lr"] = group["peak"] * factor
 
     def training_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, ""]:
-        """L1 plus weighted KL of one batch."""
+        """Compute L1 plus weighted KL of one batch."""
         self._batch = batch
         l1, kl = self.losses(self.policy, batch, "auto")
         self.measured = {"train_l1": l1.detach()}
@@ -127,7 +127,7 @@ class PolicyTraining(lightning.LightningModule):
     def losses(
         self, policy: ACTPolicy, batch: Batch, latent: Latent
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""] | None]:
-        """L1 and KL (None without a posterior) of a policy on a batch, in normalised units."""
+        """Compute L1 and KL (None without a posterior) on a batch, in normalised units."""
         output, target = self.predict(policy, batch, latent)
         l1 = action_l1(output.actions.float(), target, batch.is_pad)
         if output.latent_mean is None or output.latent_log_variance is None:
@@ -138,7 +138,7 @@ class PolicyTraining(lightning.LightningModule):
     def predict(
         self, policy: ACTPolicy, batch: Batch, latent: Latent
     ) -> tuple[ACTOutput, Float[Tensor, "b k a"]]:
-        """What a policy predicts for a batch, and what was demonstrated, in normalised units."""
+        """Compute a policy's prediction for a batch, and its target, in normalised units."""
         observation = policy.normalizer.observation(batch.observation)
         target = policy.normalizer.actions(batch.actions, batch.observation.state)
         output = policy.act(
@@ -157,17 +157,17 @@ class PolicyTraining(lightning.LightningModule):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip the gradient's norm; raise UserError before a step that is not finite is taken."""
+        """Clip the gradient's norm; raise UserError instead of taking a step that is not finite."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         limit = self.optimizer_config.gradient_clip or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(parameters, limit)
         self.measured["gradient_norm"] = norm.detach()
-        # one look at the device a step; a loss of NaN may leave a finite gradient (sign(NaN) is 0)
+        # one wait for the device per step; a NaN loss may have a finite gradient (sign(NaN) is 0)
         if not torch.isfinite(norm + sum(self.measured.values())):
-            raise UserError(self._what_broke())
+            raise UserError(self._describe_failure())
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        """Step, let the average follow, look at the clock."""
+        """Step, update the averaged weights, and stop at either limit."""
         super().optimizer_step(*args, **kwargs)
         step = self.global_step + 1
         if self.average is not None:
@@ -180,24 +180,26 @@ class PolicyTraining(lightning.LightningModule):
         if step >= self.max_steps or time_is_up:
             self.trainer.should_stop = True  # after one more held-out loss and checkpoint
 
-    def _what_broke(self) -> str:
+    def _describe_failure(self) -> str:
         batch, step = self._batch, self.global_step + 1
         valid = ~batch.is_pad[..., None]
         broken = ~torch.isfinite(batch.observation.state).all(dim=-1)
         broken |= ~torch.isfinite(torch.where(valid, batch.actions, 0.0)).all(dim=-1).all(dim=-1)
         loss, norm = (float(self.measured[name]) for name in ("train_l1", "gradient_norm"))
-        head = f"training step {step}: L1 is {loss:.4g}, its gradient's norm {norm:.4g}; "
+        head = f"training step {step}: L1 is {loss:.4g}, the gradient norm {norm:.4g}; "
         kept = "; the last checkpoint is intact"
         if bool(broken.any()):
-            return head + f"not a finite number in {self._where(broken)}{kept}"
+            return (
+                head + f"there are values that are not finite in {self._name_samples(broken)}{kept}"
+            )
         clip = "lower" if self.optimizer_config.gradient_clip else "set"
         return head + (
             "every input is finite, so training has diverged: lower optim.learning_rate or "
             f"{clip} optim.gradient_clip{kept}"
         )
 
-    def _where(self, chosen: Bool[Tensor, " b"]) -> str:
-        """Name up to three samples of the current batch."""
+    def _name_samples(self, chosen: Bool[Tensor, " b"]) -> str:
+        """Name up to three of the chosen samples of the current batch."""
         names = []
         for i in chosen.nonzero().flatten().tolist()[:3]:
             episode, step = int(self._batch.episode[i]), int(self._batch.step[i])
@@ -209,13 +211,13 @@ class PolicyTraining(lightning.LightningModule):
     # -- held out ------------------------------------------------------------------------------
 
     def on_validation_epoch_start(self) -> None:
-        """Forget the last sums."""
+        """Reset the sums."""
         self._sums: dict[str, Tensor] = {}
 
     def validation_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, "b k a"]:
-        """L1 of the averaged policy as it will act (z at zero), and with the posterior's mean.
+        """Add up L1 of the averaged policy as it will act (z = 0), and with the posterior's mean.
 
-        Returns the normalised |error| of the former for the callbacks; padded rows mean nothing.
+        Returns the normalised |error| (b, k, a) for z = 0 for the callbacks; ignore padded rows.
         """
         output, target = self.predict(self.best_policy, batch, "zero")
         predicted = output.actions.float()
@@ -228,7 +230,7 @@ class PolicyTraining(lightning.LightningModule):
         return (predicted - target).abs()
 
     def on_validation_epoch_end(self) -> None:
-        """Turn the sums over every process into one mean an element."""
+        """Compute the mean per element over all processes."""
         self.held_out = {}
         for name, sums in self._sums.items():
             total = self.trainer.strategy.reduce(sums.double(), reduce_op="sum")
@@ -238,16 +240,16 @@ class PolicyTraining(lightning.LightningModule):
     # -- Lightning -----------------------------------------------------------------------------
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """AdamW over the policy's groups."""
+        """Make AdamW over the policy's parameter groups."""
         return build_optimizer(self.policy, self.optimizer_config)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what ACTPolicy.load reads, and the clock."""
+        """Add the policy, as ACTPolicy.load reads it, and the training time."""
         checkpoint.update(to_checkpoint(self.best_policy))
         checkpoint["training"] = {"minutes": self.minutes, "seed": self.seed}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Set the clock."""
+        """Restore the training time."""
         self.minutes = float(checkpoint["training"]["minutes"])
         # checkpoints written by our own average do not hold its count
         steps = torch.tensor(checkpoint["global_step"] + 1)

@@ -1,4 +1,4 @@
-"""What a person sees while training runs, and the rows that the loggers get."""
+"""The bar or lines shown during training, and the values that the loggers get."""
 
 import sys
 import time
@@ -12,9 +12,9 @@ from act_policy.training.metrics_file import MetricsFile
 
 
 class Progress(lightning.Callback):
-    """Logs every few steps and after each held-out loss; shows one bar over the whole run.
+    """Logs every few steps and after each held-out loss; shows one bar for the whole run.
 
-    Without a terminal the bar becomes a line every `line_seconds`.
+    Without a terminal, a line every `line_seconds` takes the place of the bar.
     """
 
     def __init__(self, line_seconds: float = 20.0) -> None:
@@ -26,7 +26,7 @@ class Progress(lightning.Callback):
         self._since = self._last_line = time.monotonic()
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Begin at the step where training begins."""
+        """Start at the step from which training goes on."""
         for logger in trainer.loggers:
             if isinstance(logger, MetricsFile) and trainer.global_step:
                 logger.continue_from(trainer.global_step)
@@ -43,7 +43,7 @@ class Progress(lightning.Callback):
     def on_train_batch_end(
         self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count the samples; log where the trainer's log_every_n_steps says so, and at the end."""
+        """Count the samples; log every log_every_n_steps of the trainer, and at the end."""
         self._samples += len(batch.actions) * trainer.world_size
         if self._bar is not None:
             self._bar.update(trainer.global_step - self._bar.n)
@@ -51,7 +51,7 @@ class Progress(lightning.Callback):
         if trainer.global_step % every and not trainer.should_stop:
             return
         metrics = {name: float(value) for name, value in module.measured.items()}
-        # the losses of a process are its own; their mean is the batch's
+        # each process has the losses of its own part of the batch
         for name in ("train_l1", "train_kl"):
             if name in metrics and trainer.world_size > 1:
                 local = torch.tensor(metrics[name], device=module.device)
@@ -66,17 +66,17 @@ class Progress(lightning.Callback):
         self._show(trainer, module, {"train": f"{metrics['train_l1']:.4f}"})
 
     def on_validation_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Held-out losses do not count as training time."""
+        """Stop the clock: held-out losses do not count as training time."""
         self._paused = time.monotonic()
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Log the held-out losses in the row of the step that they judge."""
+        """Log the held-out losses in the row of the step they judge."""
         self._since += time.monotonic() - self._paused
         self._log(trainer, module, module.held_out)
         self._show(trainer, module, {"held-out": f"{module.held_out['held_out_l1']:.4f}"})
 
     def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Say where it ended."""
+        """Show the last step."""
         self._last_line = 0.0
         self._show(trainer, module, {})
         self._close()
@@ -84,7 +84,7 @@ class Progress(lightning.Callback):
     def on_exception(
         self, trainer: lightning.Trainer, module: Any, exception: BaseException
     ) -> None:
-        """Leave the terminal in order."""
+        """Close the bar."""
         self._close()
 
     def _log(self, trainer: lightning.Trainer, module: Any, values: dict[str, float]) -> None:

@@ -14,19 +14,19 @@ REPORT_FILE = "report.html"
 
 
 class Resumed(NamedTuple):
-    """What is continued: the run's folder and the checkpoint to start from."""
+    """A run to resume: its folder and the checkpoint to start from."""
 
     folder: Path
     checkpoint: Path
 
 
 def find_run(resume: str | Path) -> Resumed:
-    """Find the checkpoint that `resume` means: a run folder (its last), or a checkpoint of a run.
+    """Find the checkpoint to resume from, given a run folder (its last one) or a checkpoint.
 
-    A run that was killed between its first best.ckpt and last.ckpt goes on from the former.
+    A run that was killed between its first best.ckpt and last.ckpt continues from best.ckpt.
 
     Raises:
-        UserError: there is no such run or it has no checkpoint yet.
+        UserError: there is no such run, or it has no checkpoint yet.
     """
     path = Path(resume)
     if path.is_dir():
@@ -52,10 +52,10 @@ def find_run(resume: str | Path) -> Resumed:
 
 
 def check_free(folder: Path) -> None:
-    """Raise UserError if something is there already: what was trained is never written over.
+    """Raise UserError if the folder is not empty: a trained run is never overwritten.
 
-    What a run left that ended before its first checkpoint is removed: nothing was trained. (What
-    wandb keeps of it stays.)
+    The files of a run that ended before its first checkpoint are removed, since nothing was
+    trained; those of wandb stay.
     """
     if _is_beginning(folder):
         for name in (
@@ -63,7 +63,7 @@ def check_free(folder: Path) -> None:
             METRICS_FILE,
             REPORT_FILE,
             VERSIONS_FILE,
-        ):  # what makes it ours goes last
+        ):  # versions.json marks the folder as ours, so it goes last
             (folder / name).unlink(missing_ok=True)
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -74,7 +74,7 @@ def check_free(folder: Path) -> None:
 
 
 def write_start(folder: Path, config: str) -> None:
-    """Write config.yaml, and to versions.json one more entry: a list, one for each start.
+    """Write config.yaml, and append an entry to versions.json, which has one per start.
 
     Raises:
         UserError: the folder cannot be written.
@@ -90,7 +90,7 @@ def write_start(folder: Path, config: str) -> None:
 
 
 def _starts(folder: Path) -> list[Any]:
-    """The entries of versions.json; none where there is no such file, or another program's."""
+    """Read the entries of versions.json; none if it is missing or another program's."""
     try:
         starts = json.loads((folder / VERSIONS_FILE).read_text())
     except (OSError, ValueError):
@@ -100,7 +100,7 @@ def _starts(folder: Path) -> list[Any]:
 
 
 def _is_beginning(folder: Path) -> bool:
-    """Whether all that is there was left by a run of ours without a checkpoint."""
+    """Tell whether the folder holds nothing but a run of ours without a checkpoint."""
     if not _starts(folder):
         return False
     ours = {CONFIG_FILE, VERSIONS_FILE, METRICS_FILE, REPORT_FILE, "checkpoints", "wandb"}
@@ -109,5 +109,5 @@ def _is_beginning(folder: Path) -> bool:
 
 
 def is_first_process() -> bool:
-    """Whether this is the process that writes; the others of a group are started by Lightning."""
+    """Tell whether this process writes the files; Lightning starts the others of a group."""
     return int(os.environ.get("LOCAL_RANK", 0)) == 0 and int(os.environ.get("NODE_RANK", 0)) == 0

@@ -11,7 +11,7 @@ class StopOnSignal(lightning.Callback):
     """Ends training after the current step at Ctrl-C or SIGTERM, and at once at the second.
 
     It comes before the callbacks that log and save, so that they see the last step as the last.
-    received is the signal's number, None when training ended by itself.
+    `received` is the signal's number, or None if training ended by itself.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class StopOnSignal(lightning.Callback):
         self._before: dict[int, Any] = {}
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Listen; one process alone cannot stop the others of a group, so there it does not."""
+        """Install the handlers, unless other processes train too: one cannot stop the others."""
         if trainer.world_size > 1 or threading.current_thread() is not threading.main_thread():
             return
 
@@ -33,18 +33,18 @@ class StopOnSignal(lightning.Callback):
     def on_train_batch_end(
         self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Stop here, so that a signal in the middle of the other callbacks divides none."""
+        """Stop here and not in the handler, which may run between two callbacks of a step."""
         if self.received is not None:
             trainer.should_stop = True
 
     def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Listen no more."""
+        """Restore the handlers."""
         self._restore()
 
     def on_exception(
         self, trainer: lightning.Trainer, module: Any, exception: BaseException
     ) -> None:
-        """Listen no more."""
+        """Restore the handlers."""
         self._restore()
 
     def _restore(self) -> None:

@@ -1,4 +1,4 @@
-"""The Lightning trainer for this machine, without what nobody asked it to say."""
+"""The Lightning trainer for this machine, without its advertisements."""
 
 import logging
 import warnings
@@ -29,23 +29,23 @@ def build_trainer(
     precision: str = "auto",
     threads: int | None = None,
 ) -> lightning.Trainer:
-    """Make a trainer whose run lies in `folder`.
+    """Make the trainer of a run.
 
     Args:
-        folder: run folder.
+        folder: the run folder.
         max_steps: the last step.
         validate_every: steps between held-out losses.
         log_every: steps between rows of the loggers.
         callbacks: in the order in which they act.
         loggers: metrics file, wandb.
-        accelerator: "auto" takes a GPU when there is one.
-        devices: how many; "auto" all GPUs, or two processes on the CPU.
+        accelerator: "auto" uses a GPU if there is one.
+        devices: how many; "auto" is all GPUs, or two processes on the CPU.
         strategy: "ddp" for several processes.
-        precision: "auto" is bf16-mixed on a GPU that has it and float32 elsewhere.
-        threads: CPU threads of torch; by default as many as torch chooses.
+        precision: "auto" is bf16-mixed on a GPU that supports it and float32 elsewhere.
+        threads: CPU threads of torch; None leaves the number to torch.
 
     Raises:
-        UserError: a setting is impossible, or asks for a GPU that is not there.
+        UserError: a setting is impossible or needs a GPU that does not exist.
     """
     for name, value in (
         ("max_steps", max_steps),
@@ -106,7 +106,7 @@ def build_trainer(
 
 
 def quiet_lightning() -> None:
-    """Silence advertisements and advice on settings that were chosen here with care."""
+    """Silence advertisements, and advice on settings that were chosen on purpose."""
     for name in ("lightning", "lightning.pytorch", "lightning.fabric", "lightning_utilities"):
         logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", category=PossibleUserWarning)

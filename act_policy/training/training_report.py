@@ -1,4 +1,4 @@
-"""RUN/report.html while training runs: losses, and errors of each joint in physical units."""
+"""RUN/report.html during training: losses, and the error of each action in physical units."""
 
 import time
 from pathlib import Path
@@ -19,8 +19,8 @@ from act_policy.training.run_folder import REPORT_FILE
 class TrainingReport(lightning.Callback):
     """Measures and logs held-out errors in physical units; keeps the run's report up to date.
 
-    The report is written every `refresh_seconds` and after each held-out loss; a browser that
-    shows it reads it again as often, until training ends.
+    The report is written every `refresh_seconds` and after each held-out loss. A browser that
+    shows it reloads it every `refresh_seconds` until training ends.
     """
 
     def __init__(self, refresh_seconds: int = 60) -> None:
@@ -30,12 +30,12 @@ class TrainingReport(lightning.Callback):
     def on_train_batch_end(
         self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Write when it is time."""
+        """Write the report if `refresh_seconds` have passed."""
         if time.monotonic() - self._written >= self.refresh_seconds:
             self._write(trainer, module, self.refresh_seconds)
 
     def on_validation_epoch_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Forget the last sums."""
+        """Reset the sums."""
         self._errors: Tensor | None = None
         self._steps: Tensor | None = None
 
@@ -56,7 +56,7 @@ class TrainingReport(lightning.Callback):
         self._steps = steps if self._steps is None else self._steps + steps
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Log the mean over every process, then show it."""
+        """Log the mean over all processes and write the report."""
         if self._errors is not None and self._steps is not None:
             sums = torch.cat([self._errors, self._steps[None]])
             sums = trainer.strategy.reduce(sums, reduce_op="sum")
@@ -68,7 +68,7 @@ class TrainingReport(lightning.Callback):
         self._write(trainer, module, self.refresh_seconds)
 
     def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Leave a page that stays as it is."""
+        """Write the page a last time, without reloading."""
         self._write(trainer, module, None)
 
     def _write(self, trainer: lightning.Trainer, module: Any, refresh: int | None) -> None:

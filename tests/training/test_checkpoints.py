@@ -1,4 +1,4 @@
-"""Whatever happens while a checkpoint is written, the one before it stays."""
+"""Whatever happens while a checkpoint is written, the previous one survives."""
 
 import errno
 import signal

@@ -1,4 +1,4 @@
-"""What a training step and a held-out loss compute, and what ends a run early."""
+"""The values of a training step and of a held-out loss, and the reasons a run ends early."""
 
 import itertools
 from pathlib import Path

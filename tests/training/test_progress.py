@@ -1,4 +1,4 @@
-"""What is shown and what is logged."""
+"""The bar, the lines and metrics.csv."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""A resumed run goes on exactly as if it had never stopped."""
+"""A resumed run continues exactly as if it had never stopped."""
 
 import csv
 from itertools import chain
@@ -22,7 +22,7 @@ from tests.training.training_for_tests import (
     write_demonstrations,
 )
 
-# five batches an epoch: 3 and 8 lie in the middle of one, 5 at its end, 6 just after
+# five batches per epoch: 3 and 8 are in the middle of one, 5 is at its end, 6 just after
 STOPS = (1, 3, 5, 6, 8)
 
 
@@ -44,7 +44,7 @@ def test_the_fixture_has_several_epochs_and_a_partial_batch(straight: Run) -> No
     assert straight.trainer.current_epoch == 2
     first, second = straight.recorder.samples[:5], straight.recorder.samples[5:]
     assert first != second
-    assert sorted(chain(*first)) == sorted(chain(*second))  # every frame once an epoch
+    assert sorted(chain(*first)) == sorted(chain(*second))  # every frame once per epoch
 
 
 def test_the_learning_rate_follows_the_schedule_from_step_to_step(straight: Run) -> None:
@@ -219,13 +219,13 @@ def test_averaging_cannot_be_switched_on_or_off(
         )
 
 
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:
     garbage = tmp_path / "last.ckpt"
     garbage.write_bytes(b"not a checkpoint")
     with pytest.raises(UserError, match=r"last.ckpt cannot be read"):
         finished(garbage, 10)
     torch.save({"global_step": 3}, garbage)
-    with pytest.raises(UserError, match=r"last.ckpt is no checkpoint of a training run"):
+    with pytest.raises(UserError, match=r"last.ckpt is not a checkpoint of a training run"):
         finished(garbage, 10)
 
 

@@ -1,4 +1,4 @@
-"""A whole training run in this process, a second long, and what it did."""
+"""A whole training run in this process, a second long, and a record of its steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -69,7 +69,7 @@ NO_CVAE: dict[str, Any] = {"latent_size": 0, "latent_layers": 0}
 
 @dataclass
 class Recorder(lightning.Callback):
-    """Notes what each step was made of, and stops after `stop_at` steps as Ctrl-C would."""
+    """Records each step, and stops after `stop_at` steps as Ctrl-C would."""
 
     stop_at: int | None = None
     samples: list[list[tuple[int, int]]] = field(default_factory=list)
