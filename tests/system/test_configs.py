@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from act_policy.cli.train import migrated
+from act_policy.cli.train import migrate_config
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.model.act import ACT, ACTConfig
 from act_policy.training.optimizer import OptimizerConfig
@@ -123,9 +123,13 @@ def test_every_script_has_its_configuration(name: str) -> None:
     assert (ROOT / "scripts" / f"{name}.py").is_file()
 
 
-def test_a_run_saved_before_loss_was_a_setting_can_be_resumed() -> None:
-    network = {"width": 16, "latent_size": 4}
-    older = {"model": {**network, "kl_weight": 2.0, "backbone_weights": "file.pth"}, "seed": 0}
-    newer = {"model": network, "loss": {"kl_weight": 2.0}, "backbone_weights": "file.pth"}
-    for saved in (older, {**newer, "seed": 0}):
-        assert migrated(OmegaConf.create(saved)) == {**newer, "seed": 0}
+def test_a_run_saved_under_older_names_can_be_resumed() -> None:
+    now = composed("experiment=tiny", "loss.kl_weight=2.0", "backbone_weights=file.pth")
+    saved = now.copy()
+    OmegaConf.set_struct(saved, False)
+    saved.model.kl_weight, saved.model.backbone_weights = 2.0, "file.pth"
+    del saved.loss, saved.backbone_weights
+    saved.optim._target_ = "act_policy.training.elsewhere.OptimizerConfig"
+    saved.callbacks = {"monitor": {"_target_": "act_policy.training.monitor.Monitor"}}
+    for run in (saved, now.copy()):
+        assert OmegaConf.to_container(migrate_config(run, now)) == OmegaConf.to_container(now)
