@@ -58,7 +58,7 @@ def test_every_section_has_an_exercise_and_links_lead_somewhere() -> None:
         assert (DOC.parent / link).exists(), link
     for names, file in re.findall(r"\[((?:`[\w.]+`(?:, )?)+)\]\((\S+\.py)\)", text):
         source = (DOC.parent / file).read_text()
-        for name in re.findall(r"\w+", names.replace("ACT.", "")):
+        for name in re.findall(r"\w+", re.sub(r"\w+\.", "", names)):
             assert re.search(rf"^ *(class|def) {name}\b", source, re.M), f"{name} in {file}"
 
 
