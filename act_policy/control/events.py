@@ -1,4 +1,4 @@
-"""What happened and how often: one event when an intervention begins, one count for every tick."""
+"""Log events and count them: one event when an intervention begins, one count for every tick."""
 
 import json
 import math
@@ -20,7 +20,7 @@ class Event(NamedTuple):
 
 
 SAME_SECONDS = 1.0
-"""What ceases and comes back within this time goes on: one event, not one a tick."""
+"""An intervention that comes back within this time is the same event, not another."""
 
 
 class EventLog:
@@ -38,7 +38,7 @@ class EventLog:
         self._seen: dict[str, float] = {}  # when each kind of intervention last went on
 
     def add(self, time: float, kind: str, detail: str) -> None:
-        """Something happened at this moment."""
+        """Add an event of this moment."""
         self.counts[kind] += 1
         event = Event(time, kind, detail)
         self.events.append(event)
@@ -48,7 +48,7 @@ class EventLog:
             self.counts["event not told"] += 1
 
     def during(self, time: float, present: dict[str, str]) -> None:
-        """What goes on in this tick, kind -> detail: an event for each that has just begun."""
+        """Count the interventions of this tick, kind -> detail; add an event for each new one."""
         for kind, detail in present.items():
             if time - self._seen.get(kind, -math.inf) <= SAME_SECONDS:
                 self.counts[kind] += 1

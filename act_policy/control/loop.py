@@ -1,4 +1,4 @@
-"""The loop on the robot: look, ask, supervise, send; once a tick, at the moment it is given."""
+"""The loop on the robot: once per tick observe, ask the policy, supervise and send."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from act_policy.errors import UserError
 from act_policy.types import Observation
 
 LAST_HOLDS = 3
-"""How often the last hold is tried."""
+"""Attempts to send the last hold."""
 
 
 @runtime_checkable

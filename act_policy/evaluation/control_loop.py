@@ -57,7 +57,7 @@ def episode_in_lock_step(
     operator.key("\n")
     while not robot.ended:
         loop.tick(now, operator)
-        if reason := _stopped(loop):
+        if reason := _hold_reason(loop):
             raise UserError(reason)
         now += loop.period
     return _result(robot, seed)
@@ -81,7 +81,7 @@ def episode_in_real_time(
     pacer = Pacer(loop.period)
     while not robot.ended:
         loop.tick(time.monotonic(), operator)
-        if reason := _stopped(loop):
+        if reason := _hold_reason(loop):
             return _result(robot, seed)._replace(success=False), reason
         pacer.wait()
     return _result(robot, seed), pacer.punctuality()
@@ -105,7 +105,7 @@ def _loop(
     )
 
 
-def _stopped(loop: ControlLoop) -> str:
+def _hold_reason(loop: ControlLoop) -> str:
     """Return why the loop no longer moves the arm; "" while it does."""
     if loop.supervisor.mode is Mode.WAITING:
         return f"the loop did not start: {loop.events.events[-1].detail}"

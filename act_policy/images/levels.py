@@ -1,4 +1,4 @@
-"""How bright and how contrasty images are: by this a robot knows light it was never shown."""
+"""Measure brightness and contrast of images, by which a robot recognises unknown light."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Where in a client's message the policy's inputs lie, and how they become an observation."""
+"""Find the policy's inputs in a client's message, and make an observation of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -106,36 +106,36 @@ class ObservationKeys:
         Raises:
             UserError: a key is missing or not known, or a value is not what the schema says.
         """
-        found = _flat(message)
+        values = _flatten(message)
         wanted = [self.state, *self.cameras.values()]
         if schema.environment_state_names:
             wanted.append(self.environment_state)
-        missing = [key for key in wanted if key not in found]
-        extra = [key for key in found if key not in wanted and not self._ignored(key)]
+        missing = [key for key in wanted if key not in values]
+        extra = [key for key in values if key not in wanted and not self._is_ignored(key)]
         if missing or extra:
             raise UserError(
-                f"the observation has the keys {_listed(found)}; the policy expects "
-                f"{_listed(wanted)} (missing: {_listed(missing)}; not known: {_listed(extra)})"
+                f"the observation has the keys {_list(values)}; the policy expects "
+                f"{_list(wanted)} (missing: {_list(missing)}; not known: {_list(extra)})"
             )
         observation = Observation(
             {
-                camera.name: _image(found[key], camera, key)
+                camera.name: _image(values[key], camera, key)
                 for camera in schema.cameras
                 for key in (self.cameras[camera.name],)
             },
-            _vector(found[self.state], self.state),
-            _vector(found[self.environment_state], self.environment_state)
+            _vector(values[self.state], self.state),
+            _vector(values[self.environment_state], self.environment_state)
             if schema.environment_state_names
             else None,
         )
         schema.check(observation)
         return observation
 
-    def _ignored(self, key: str) -> bool:
+    def _is_ignored(self, key: str) -> bool:
         return any(key == name or key.startswith(name + SEPARATOR) for name in self.ignore)
 
 
-def _flat(message: Any, path: str = "", depth: int = 1) -> dict[str, Any]:
+def _flatten(message: Any, path: str = "", depth: int = 1) -> dict[str, Any]:
     """Nested dictionaries as one, with the keys joined by slashes."""
     if not isinstance(message, dict):
         raise UserError(f"an observation is a dictionary, found {type(message).__name__}")
@@ -147,7 +147,7 @@ def _flat(message: Any, path: str = "", depth: int = 1) -> dict[str, Any]:
                 f"nested {DEEPEST} deep; found {str(key)[:40]!r}"
             )
         if isinstance(value, dict):
-            leaves = _flat(value, f"{path}{key}{SEPARATOR}", depth + 1)
+            leaves = _flatten(value, f"{path}{key}{SEPARATOR}", depth + 1)
         else:
             leaves = {path + key: value}
         for name, leaf in leaves.items():
@@ -200,7 +200,7 @@ def _vector(value: Any, key: str) -> np.ndarray:
     return vector
 
 
-def _listed(names: Any) -> str:
+def _list(names: Any) -> str:
     """At most a dozen names, each cut to a readable length."""
     shown = [f"{name:.60}" for name in list(names)[:12]]
     return ", ".join(shown + ["..."] * (len(names) > 12)) or "none"

@@ -105,9 +105,9 @@ class RemotePolicy:
             RemotePolicyError: there is no server, it refuses, or serves another policy.
         """
         self._drop("replaced by a new connection")
-        metadata = self._bounded(self._connect(), "did not answer")
+        metadata = self._run(self._connect(), "did not answer")
         try:
-            self._take(metadata)
+            self._read_metadata(metadata)
         except RemotePolicyError as error:
             self._drop(str(error))
             raise
@@ -129,12 +129,12 @@ class RemotePolicy:
                 f"policy server {self.url}: {self._failure}; call connect() to go on"
             )
         message = pack(self._keys.to_message(observation))
-        reply = self._bounded(self._exchange(self._connection, message), "gave no chunk")
+        reply = self._run(self._exchange(self._connection, message), "gave no chunk")
         chunk = reply.get("actions") if isinstance(reply, dict) else None
         try:
             return check_chunk(chunk, self.schema, self._chunk_length)
         except UserError as error:
-            raise self._failed(str(error)) from None
+            raise self._fail(str(error)) from None
 
     def close(self) -> None:
         """Disconnect; the arm is free for another client at once."""
@@ -177,13 +177,13 @@ class RemotePolicy:
             ping_interval=None,  # each prediction has its own deadline
             close_timeout=self.timeout,
         )
-        return _decoded(await self._connection.recv())
+        return _decode(await self._connection.recv())
 
     async def _exchange(self, connection: ClientConnection, message: bytes) -> Any:
         await connection.send(message)
-        return _decoded(await connection.recv())
+        return _decode(await connection.recv())
 
-    def _bounded(self, work: Coroutine[Any, Any, ResultT], silence: str) -> ResultT:
+    def _run(self, work: Coroutine[Any, Any, ResultT], silence: str) -> ResultT:
         """Do it in the event loop's thread within the timeout; one kind of error comes out."""
 
         async def within() -> ResultT:
@@ -193,24 +193,24 @@ class RemotePolicy:
         try:
             return asyncio.run_coroutine_threadsafe(within(), self._loop).result()
         except TimeoutError:
-            raise self._failed(f"{silence} within {self.timeout:g} s") from None
+            raise self._fail(f"{silence} within {self.timeout:g} s") from None
         except InvalidStatus as error:
             body = (error.response.body or b"").decode(errors="replace").strip()
-            raise self._failed(
+            raise self._fail(
                 f"refused the connection: {body or error.response.status_code}"
             ) from None
         except _RefusedError as refused:
-            raise self._failed(f"says: {refused}") from None
+            raise self._fail(f"says: {refused}") from None
         except (WebSocketException, OSError, WireError) as error:
-            raise self._failed(str(error) or type(error).__name__) from None
+            raise self._fail(str(error) or type(error).__name__) from None
         except BaseException:
             self._drop("interrupted")  # an answer that comes later must not pass for the next one
             raise
 
-    def _failed(self, what: str) -> RemotePolicyError:
+    def _fail(self, reason: str) -> RemotePolicyError:
         """Drop the connection at once and make the error that says why."""
-        self._drop(what)
-        return RemotePolicyError(f"policy server {self.url}: {what}")
+        self._drop(reason)
+        return RemotePolicyError(f"policy server {self.url}: {reason}")
 
     def _drop(self, why: str, politely: bool = False) -> None:
         """End the connection, without a closing handshake that whoever stalls has no part in."""
@@ -229,8 +229,8 @@ class RemotePolicy:
 
         asyncio.run_coroutine_threadsafe(end(), self._loop).result()
 
-    def _take(self, metadata: Any) -> None:
-        """Read what the server says of its policy, and hold it to what it said before."""
+    def _read_metadata(self, metadata: Any) -> None:
+        """Read the description of the server's policy; it must be the same as before."""
         try:
             schema = Schema.from_dict(metadata["schema"])
             keys = ObservationKeys.from_dict(metadata["observation_keys"]).for_schema(schema)
@@ -262,7 +262,7 @@ class _RefusedError(Exception):
     """The server's own words, from a text frame."""
 
 
-def _decoded(message: str | bytes) -> Any:
+def _decode(message: str | bytes) -> Any:
     if isinstance(message, str):
         raise _RefusedError(message[:2000])
     return unpack(message)

@@ -1,4 +1,4 @@
-"""What travels between a policy server and its clients: msgpack with numpy arrays, as openpi's.
+"""Encode messages between a policy server and its clients: msgpack with arrays, as openpi's.
 
     array     {b"__ndarray__": True, b"data": bytes in C order, b"dtype": "<f4", b"shape": [k, a]}
     scalar    {b"__npgeneric__": True, b"data": number, b"dtype": "<f4"}

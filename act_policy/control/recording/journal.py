@@ -1,4 +1,4 @@
-"""A run on the disk while the arm moves: one file an uninterrupted stretch, one record a step.
+"""A run on the disk while the arm moves: a file per uninterrupted stretch, a record per step.
 
 The first line is JSON (`schema`, `settings`); behind it are records of one size. Whatever kills the
 process, the file holds every record that was written, and a cut or damaged one is known by its
@@ -131,7 +131,7 @@ class JournalWriter:
 
 
 class Journal(NamedTuple):
-    """What a journal holds; arrays are views of the file, (T, ...) each."""
+    """The content of a journal; arrays are views of the file, (T, ...) each."""
 
     schema: Schema
     config: dict[str, Any]

@@ -96,8 +96,8 @@ def recover(folder: str | Path) -> list[Recorded]:
     """
     if not Path(folder).is_dir():
         raise UserError(f"{folder}: is no folder of recordings")
-    found = [_to_episode(path) for path in sorted(Path(folder).glob(f"*{SUFFIX}"))]
-    return [episode for episode in found if episode is not None]
+    episodes = [_to_episode(path) for path in sorted(Path(folder).glob(f"*{SUFFIX}"))]
+    return [episode for episode in episodes if episode is not None]
 
 
 def _to_episode(path: Path) -> Recorded | None:

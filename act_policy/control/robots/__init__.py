@@ -1,1 +1,1 @@
-"""What the loop needs of a robot, and an arm without hardware."""
+"""Robots as the loop needs them, the binding of their names, and an arm without hardware."""

@@ -1,1 +1,1 @@
-"""What stands between a policy and the motors: limits, faults, the operator."""
+"""Limits, faults and the operator, between a policy and the motors."""

@@ -1,4 +1,4 @@
-"""How a person stops the arm and lets it go on: keys, a pedal, a signal, a hook. Stop always wins.
+"""A person's stop and go: keys, a pedal, a signal, a hook. Stop always wins.
 
     space, or any other key     stop: hold, until
     enter                       go: at the start, and again after a stop or a fault
@@ -7,7 +7,7 @@
 
 A pedal is a keyboard to the computer: set it to send a space. SIGINT (Ctrl-C), SIGTERM and SIGHUP
 (the terminal is gone) end the run, a second one also where something hangs, and SIGUSR1 stops like
-the space bar. Ctrl-S and Ctrl-Z are keys like any other, and a keyboard that is gone stops, too.
+the space bar. Ctrl-S and Ctrl-Z are keys like any other. Losing the keyboard stops, too.
 """
 
 import signal
@@ -35,7 +35,7 @@ class OperatorInput:
         self.ended = ""  # by what the run is to end
 
     def stop_requested(self) -> str:
-        """Whence a stop came since the last call; "" if none did."""
+        """Return the source of a stop since the last call; "" if there was none."""
         try:
             if self._stop_hook is not None and self._stop_hook():
                 self.stop("stop hook")

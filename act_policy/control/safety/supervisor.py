@@ -1,4 +1,4 @@
-"""Who moves the arm: the policy within limits, a slow approach, or nobody until a person says so.
+"""Decide who moves the arm: the policy within limits, a slow approach, or nobody until resumed.
 
     WAITING ──start──▶ APPROACHING ──first target reached──▶ RUNNING
                             ▲                                   │
@@ -26,7 +26,7 @@ from act_policy.types import Schema
 
 
 class Mode(Enum):
-    """What the supervisor lets happen."""
+    """The state of the supervisor."""
 
     WAITING = "waiting for the operator"
     APPROACHING = "approaching the first target slowly"
@@ -110,7 +110,7 @@ class Supervisor:
     def command(
         self, now: float, proposal: Proposal | None, position: np.ndarray
     ) -> np.ndarray | None:
-        """What to send now (a,); None sends nothing.
+        """Return the command to send now (a,); None sends nothing.
 
         Args:
             now: in seconds.
@@ -122,11 +122,11 @@ class Supervisor:
         if proposal is not None and self.wants_policy:
             self._judge(now, proposal)
         if self.mode is Mode.APPROACHING:
-            wanted = self._approached(now, proposal, position)
+            wanted = self._approach_target(now, proposal, position)
         elif self.mode is Mode.RUNNING:
             wanted = self._rest(position) if proposal is None else proposal.action
         else:
-            wanted = self._held(now, position)
+            wanted = self._hold(now, position)
         if wanted is None or not np.isfinite(wanted).all():
             return None
         last = np.where(np.isfinite(self._last), self._last, position)
@@ -158,7 +158,7 @@ class Supervisor:
         self.mode, self.reason, self._since = Mode.APPROACHING, "", now
         self._target, self.replan = None, True
 
-    def _approached(
+    def _approach_target(
         self, now: float, proposal: Proposal | None, position: np.ndarray
     ) -> np.ndarray | None:
         """One small step towards the first target; the target itself once it is close."""
@@ -168,7 +168,7 @@ class Supervisor:
                 "approach",
                 f"the first target was not reached within {self._config.approach_time} s",
             )
-            return self._held(now, position)
+            return self._hold(now, position)
         space = self.space
         here = np.where(np.isfinite(self._last), self._last, position)
         if self._target is None and proposal is not None:
@@ -196,8 +196,8 @@ class Supervisor:
         arrived = bool((np.abs(change) <= most)[space.positions].all())
         return np.where(space.positions, step, 0.0), arrived
 
-    def _held(self, now: float, position: np.ndarray) -> np.ndarray | None:
-        """Where a fault leaves the arm; past hold_time the owner's hook is called, once."""
+    def _hold(self, now: float, position: np.ndarray) -> np.ndarray | None:
+        """Return the command of a hold; past hold_time call the owner's hook, once."""
         limit = self._config.hold_time
         if limit is not None and self._release is not None and now - self._since > limit:
             self.mode = Mode.RELEASED

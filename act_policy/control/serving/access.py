@@ -1,4 +1,4 @@
-"""Who may ask a policy server, from where, and how much."""
+"""Access to a policy server: its address, keys, TLS and limits."""
 
 import base64
 import binascii
@@ -56,7 +56,7 @@ class ServerConfig:
             return self.host == "localhost"
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """What the server encrypts with; None where it does not.
+        """Make the TLS context; None where the server does not encrypt.
 
         Raises:
             UserError: certificate and key cannot be read or do not fit each other.
@@ -74,14 +74,16 @@ class ServerConfig:
         return context
 
     def warnings(self) -> list[str]:
-        """What whoever starts the server should know about its reach."""
+        """Warnings about the server's reach for the person who starts it."""
         if self.is_local:
             return []
         warnings = []
         if self.certificate is None:
-            what = "images and actions" if self.api_key is None else "images, actions and the key"
+            content = (
+                "images and actions" if self.api_key is None else "images, actions and the key"
+            )
             warnings.append(
-                f"Without TLS {what} travel in the clear: give certificate and private_key, "
+                f"Without TLS {content} travel in the clear: give certificate and private_key, "
                 "or bind to 127.0.0.1 and use an SSH tunnel."
             )
         if self.api_key is None:

@@ -46,7 +46,7 @@ class BatchingPredictor:
         self._busy_since: float | None = None
 
     def busy_seconds(self) -> float:
-        """How long the policy has been computing the present batch; 0 when it is idle."""
+        """Seconds for which the policy has been computing the present batch; 0 when it is idle."""
         return 0.0 if self._busy_since is None else time.perf_counter() - self._busy_since
 
     async def predict(self, observation: Observation[np.ndarray]) -> Prediction:
@@ -101,7 +101,7 @@ class BatchingPredictor:
             if len(observations) == 1:
                 chunks = self._policy.predict_chunk(observations[0])[None]
             else:
-                chunks = self._policy.predict_chunk(_stacked(observations))
+                chunks = self._policy.predict_chunk(_stack(observations))
             if len(chunks) != len(observations):
                 raise ValueError(
                     f"the policy predicted {chunks.shape} for {len(observations)} observations"
@@ -128,7 +128,7 @@ class _Request(NamedTuple):
     answer: asyncio.Future[Prediction]
 
 
-def _stacked(observations: Sequence[Observation[np.ndarray]]) -> Observation[np.ndarray]:
+def _stack(observations: Sequence[Observation[np.ndarray]]) -> Observation[np.ndarray]:
     """Many observations as one with a batch axis."""
     first = observations[0]
     return Observation(

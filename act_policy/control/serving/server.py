@@ -282,7 +282,7 @@ class _ClientStallsError(Exception):
 
 
 def _reason(error: Exception) -> str:
-    """What the client is told: all of its own mistakes, the kind alone of ours."""
+    """The message for a client: its own mistakes in full, only the kind of ours."""
     if isinstance(error, UserError | WireError):
         return str(error)
     _log.error("a request failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""What a policy server remembers of its work: for its status page, bounded in memory."""
+"""Figures and events of a policy server for its status page, bounded in memory."""
 
 import time
 from collections import Counter, deque
