@@ -6,6 +6,8 @@ Videos are copied as they are where that is possible. Every episode is compared 
 before the folder counts as a dataset: all numbers, and the first, middle and last image.
 """
 
+from dataclasses import replace
+
 from omegaconf import DictConfig
 
 
@@ -24,7 +26,10 @@ def main(config: DictConfig) -> None:
         action_shift=config.action_shift,
         download=config.download,
     )
-    source.instructions = [told or config.instruction for told in source.instructions]
+    source.episodes = [
+        replace(episode, instruction=episode.instruction or config.instruction)
+        for episode in source.episodes
+    ]
     settings = LeRobotWriterConfig(
         images=config.images,
         codec=config.codec,

@@ -210,6 +210,6 @@ def find_demonstrations(config: Any, run: Path | None) -> Any:
 
     mix = data.get("mix") if config.demonstrations is None and data else None
     dataset = open_demonstrations(folder, mix=mix, **options)
-    actions = [dataset.action(episode) for episode in range(dataset.episode_count)]
-    seeds = frozenset(seed for seed in dataset.seeds if seed is not None)
-    return TrainingDemonstrations(actions, seeds, recorded_config(dataset.episode_paths[0]))
+    actions = [dataset.action(episode) for episode in range(len(dataset.episodes))]
+    seeds = frozenset(e.seed for e in dataset.episodes if e.seed is not None)
+    return TrainingDemonstrations(actions, seeds, recorded_config(dataset.episodes[0].file))

@@ -1,5 +1,7 @@
 """What every reader of demonstrations offers."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -24,21 +26,43 @@ class VectorDimensions(NamedTuple):
     units: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Episode:
+    """One demonstration, as its reader describes it.
+
+    name: by which a person finds it.
+    index: by which a person chooses it: LeRobot's, or the number in the file's name. That of an
+        episode which is left out is no other's.
+    length: number of steps T.
+    file: holds its states and actions, perhaps with those of other episodes.
+    instruction: what the operator was told to do; "" if unknown.
+    seed: the simulator's; None if unknown.
+    outcome: whether the demonstration succeeded; None if unknown.
+    """
+
+    name: str
+    index: int
+    length: int
+    file: Path
+    instruction: str = ""
+    seed: int | None = None
+    outcome: bool | None = None
+
+
+def lengths_of(episodes: Sequence[Episode]) -> np.ndarray:
+    """int64 (episodes,), the steps in each."""
+    return np.array([episode.length for episode in episodes], np.int64)
+
+
 @runtime_checkable
 class DemonstrationDataset(Protocol):
     """Demonstrations in whatever format, one episode after the other.
 
     folder: that holds them.
     schema: what all episodes share.
-    lengths: int64 (episodes,), steps in each.
-    episode_names: by which a person finds each.
-    episode_indices: int64 (episodes,), ascending, by which a person chooses: LeRobot's, or the
-        number in the file's name. That of an episode which is left out is no other's.
-    last_index: the largest of an episode on disk, left out or not.
-    episode_paths: the file with each one's states and actions; several may share one.
-    instructions: what the operator was told to do, "" where it is not known.
-    seeds: the simulator's seed of each, None where it is not known.
-    outcomes: whether the demonstration succeeded, None where it is not known.
+    episodes: by ascending index. The methods count them from 0, as this sequence does.
+    lengths: int64 (episodes,), their lengths again, for arithmetic.
+    last_index: the largest index of an episode on disk, left out or not.
     vector_names: what was observed besides state and images and every episode has, such as
         "velocity" and "effort".
     left_alone: what the files hold besides and is not read, such as depth images.
@@ -48,27 +72,21 @@ class DemonstrationDataset(Protocol):
 
     folder: Path
     schema: Schema
+    episodes: Sequence[Episode]
     lengths: np.ndarray
-    episode_names: list[str]
-    episode_indices: np.ndarray
     last_index: int
-    episode_paths: list[Path]
-    instructions: list[str]
-    seeds: list[int | None]
-    outcomes: list[bool | None]
     vector_names: tuple[str, ...]
     left_alone: tuple[str, ...]
     notes: list[str]
-
-    @property
-    def episode_count(self) -> int:
-        """How many episodes there are."""
 
     def state(self, episode: int) -> np.ndarray:
         """float32 (T, s) in the schema's units; may hold values that are not finite."""
 
     def action(self, episode: int) -> np.ndarray:
         """float32 (T, a) in the schema's units; may hold values that are not finite."""
+
+    def timestamps(self, episode: int) -> np.ndarray | None:
+        """float64 (T,), seconds at which the steps were recorded; None if the files say none."""
 
     def vector(self, episode: int, name: str) -> np.ndarray:
         """float32 (T, n), one of `vector_names`; read from the file at each call.
@@ -107,8 +125,8 @@ class DemonstrationDataset(Protocol):
 
 def place_of(dataset: DemonstrationDataset, episode: int) -> str:
     """Where an episode is to be found: its file, and its name where the file holds several."""
-    path, name = dataset.episode_paths[episode], dataset.episode_names[episode]
-    return f"{path}" if name in (path.name, path.stem) else f"{path}: {name}"
+    file, name = dataset.episodes[episode].file, dataset.episodes[episode].name
+    return f"{file}" if name in (file.name, file.stem) else f"{file}: {name}"
 
 
 def check_vector_name(dataset: DemonstrationDataset, name: str) -> None:

@@ -65,7 +65,7 @@ def check_finite(
     dataset: DemonstrationDataset, episodes: Sequence[int] | np.ndarray | None = None
 ) -> None:
     """Raise UserError at the first state or action that is NaN or infinite, naming its place."""
-    for episode in range(dataset.episode_count) if episodes is None else episodes:
+    for episode in range(len(dataset.episodes)) if episodes is None else episodes:
         for field, values, names in (
             ("state", dataset.state(episode), dataset.schema.state_names),
             ("action", dataset.action(episode), dataset.schema.action_names),

@@ -64,13 +64,13 @@ def replay(
 
 def check_episodes(dataset: DemonstrationDataset, chosen: list[int] | None) -> list[int]:
     """Return the chosen episodes, or all; UserError for one that is not there."""
-    every = range(dataset.episode_count)
+    every = range(len(dataset.episodes))
     if chosen is None:
         return list(every)
     if not chosen or any(episode not in every for episode in chosen):
         raise UserError(
             f"data.episodes={chosen}: expected indices of episodes in {dataset.folder}, "
-            f"0 to {dataset.episode_count - 1}"
+            f"0 to {len(dataset.episodes) - 1}"
         )
     return sorted(set(chosen))
 
@@ -80,9 +80,9 @@ def choose_pool(dataset: DemonstrationDataset, episodes: list[int]) -> Pool | No
 
     None where the dataset has one episode only.
     """
-    if dataset.episode_count == 1:
+    if len(dataset.episodes) == 1:
         return None
-    rest = sorted(set(range(dataset.episode_count)) - set(episodes))
+    rest = sorted(set(range(len(dataset.episodes))) - set(episodes))
     if rest:
         return Pool(dataset, rest, f"the {len(rest)} other episodes of {dataset.folder}")
     return Pool(dataset, episodes, "the other episodes scored here")

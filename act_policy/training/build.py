@@ -103,7 +103,7 @@ def build_training(
         max_minutes,
         kl_weight,
         seed,
-        data.dataset.episode_names,
+        [episode.name for episode in data.dataset.episodes],
     )
 
 

@@ -13,8 +13,9 @@ from act_policy.errors import UserError
 def check_demonstrations(dataset: DemonstrationDataset, config: InspectionConfig) -> None:
     """Print warnings about the demonstrations; raise UserError if they cannot be trained on."""
     errors = []
+    names = [episode.name for episode in dataset.episodes]
     for finding in inspect_before_training(dataset, config):
-        text = f"{sentence(finding, dataset.episode_names)}. {advice(finding)}"
+        text = f"{sentence(finding, names)}. {advice(finding)}"
         if finding.verdict is Verdict.ERROR:
             errors.append(text)
         elif finding.verdict is Verdict.WARNING:

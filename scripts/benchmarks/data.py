@@ -99,7 +99,7 @@ def write_hdf5(source: Path, out: Path) -> None:
     from act_policy.data.open import open_dataset
 
     dataset = open_dataset(source)
-    for episode in range(dataset.episode_count):
+    for episode in range(len(dataset.episodes)):
         images = {
             name: np.stack(
                 [dataset.frame(episode, step, name) for step in range(dataset.lengths[episode])]

@@ -174,7 +174,7 @@ def test_faults_elsewhere_are_named_and_skipped_by_choice(tmp_path, what):
         open_dataset(folder)
     with pytest.warns(DatasetWarning, match=rf"of 5 episodes are left out \(.*{message}|{message}"):
         dataset = open_dataset(folder, unreadable="skip")
-    assert dataset.episode_names == [f"episode_{episode:06d}" for episode in kept]
+    assert [e.name for e in dataset.episodes] == [f"episode_{episode:06d}" for episode in kept]
     starts = np.concatenate([[0], np.cumsum(LENGTHS)])
     expected = [i for e in kept for i in range(starts[e], starts[e + 1])]
     assert every_number(dataset, "top") == [shown("top", index) for index in expected]
@@ -193,7 +193,7 @@ def test_a_deleted_episode_of_v21_leaves_the_others(tmp_path):
         dataset = open_dataset(folder, unreadable="skip")
     assert [str(w.message) for w in warned] == [next(iter(dataset.notes))]
     assert dataset.lengths.tolist() == [7, 5, 9, 3]
-    assert dataset.episode_indices.tolist() == [0, 2, 3, 4]
+    assert [episode.index for episode in dataset.episodes] == [0, 2, 3, 4]
     (folder / EPISODES_V21).write_bytes(lines[0] + b'{"tasks": ["\xe4\xbd\n' + lines[1])
     with pytest.raises(UserError, match="line 2 is not an episode's index"):
         open_dataset(folder)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from act_policy.data.dataset import Episode, lengths_of
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
 from tests.data.episodes_for_tests import make_schema
@@ -17,25 +18,23 @@ from tests.data.episodes_for_tests import make_schema
 def dataset_of(states, actions=None):
     """A dataset of arrays in memory, without images."""
     actions = states if actions is None else actions
-    names = [f"episode_{i}.hdf5" for i in range(len(states))]
+    episodes = [
+        Episode(f"episode_{i}.hdf5", i, len(state), Path("folder") / f"episode_{i}.hdf5")
+        for i, state in enumerate(states)
+    ]
     return SimpleNamespace(
         schema=make_schema(size=states[0].shape[1]),
-        episode_count=len(states),
-        lengths=np.array([len(s) for s in states]),
-        episode_names=names,
-        episode_indices=np.arange(len(states)),
+        episodes=episodes,
+        lengths=lengths_of(episodes),
         last_index=len(states) - 1,
         folder=Path("folder"),
-        instructions=[""] * len(states),
-        episode_paths=[Path("folder") / name for name in names],
-        seeds=[None] * len(states),
-        outcomes=[None] * len(states),
         vector_names=(),
         left_alone=(),
         notes=[],
         key_steps=no_image,
         state=lambda e: states[e],
         action=lambda e: actions[e],
+        timestamps=no_image,
         vector=no_image,
         vector_dimensions=no_image,
         frame=no_image,

@@ -78,8 +78,7 @@ def test_an_episode_holds_what_was_seen_and_what_the_expert_did(make, tmp_path):
     assert record_episode(environment, SETTINGS, 3, path)
     dataset = open_dataset(tmp_path)
     assert dataset.schema == environment.schema
-    assert list(dataset.seeds) == [3]
-    assert list(dataset.outcomes) == [True]
+    assert [(e.seed, e.outcome) for e in dataset.episodes] == [(3, True)]
     with h5py.File(path) as file:
         assert json.loads(file.attrs["settings"]) == SETTINGS.to_dict()
     states, actions = dataset.state(0), dataset.action(0)

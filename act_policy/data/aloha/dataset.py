@@ -11,9 +11,16 @@ import h5py
 import numpy as np
 
 from act_policy.data.aloha.channel_order import doubt_channel_order
-from act_policy.data.aloha.episode import Episode, decode_jpeg, read_episode, read_vector
+from act_policy.data.aloha.episode import EpisodeFile, decode_jpeg, read_episode, read_vector
 from act_policy.data.aloha.episode import write_episode as write_episode
-from act_policy.data.dataset import UndecodableFrameError, VectorDimensions, check_vector_name
+from act_policy.data.dataset import (
+    Episode,
+    UndecodableFrameError,
+    VectorDimensions,
+    check_step,
+    check_vector_name,
+    lengths_of,
+)
 from act_policy.data.episode_errors import EpisodeErrors, Wanted
 from act_policy.data.schemas import (
     ALOHA_NAMES,
@@ -76,29 +83,27 @@ class AlohaHDF5Dataset:
         self._jpeg_order = jpeg_order
         self.folder = Path(folder)
         self._open: tuple[int, h5py.File] | None = None
-        self.episode_paths = episode_files(self.folder) if paths is None else list(paths)
-        if not self.episode_paths:
+        paths = episode_files(self.folder) if paths is None else list(paths)
+        if not paths:
             raise UserError(f"{folder}: holds no *.hdf5 episode")
         errors, found = EpisodeErrors(unreadable, wanted), {}
-        indices = _indices(self.episode_paths)
-        for index, path in zip(indices, self.episode_paths, strict=True):
+        indices = _indices(paths)
+        for index, path in zip(indices, paths, strict=True):
             try:
                 found[index] = read_episode(path, jpeg_order)
             except UserError as error:
                 errors.add(index, error)
-        names = [path.name for path in self.episode_paths]
+        names = [path.name for path in paths]
         kept, self.notes = errors.settle(dict(zip(indices, names, strict=True)))
-        self.episode_indices = np.array(kept, np.int64)
         self.last_index = indices[-1]
         episodes = [found[index] for index in kept]
-        self.episode_paths = [episode.path for episode in episodes]
+        self.episodes: Sequence[Episode] = [
+            Episode(e.path.name, index, len(e.state), e.path, e.instruction, e.seed, e.success)
+            for index, e in zip(kept, episodes, strict=True)
+        ]
+        self.lengths = lengths_of(self.episodes)
         self._states = [episode.state for episode in episodes]
         self._actions = [shifted(episode.action, action_shift) for episode in episodes]
-        self.episode_names = [path.name for path in self.episode_paths]
-        self.lengths = np.array([len(state) for state in self._states], np.int64)
-        self.instructions = [episode.instruction for episode in episodes]
-        self.seeds = [episode.seed for episode in episodes]
-        self.outcomes = [episode.success for episode in episodes]
         self.schema = _common_schema(episodes, schema, cameras)
         self._vectors = [episode.vectors for episode in episodes]
         self.vector_names = tuple(
@@ -110,7 +115,7 @@ class AlohaHDF5Dataset:
         if doubt := self._doubt_colours(episodes):
             self.notes.append(f"{self.folder}: {doubt}")
 
-    def _doubt_colours(self, episodes: Sequence[Episode]) -> str:
+    def _doubt_colours(self, episodes: Sequence[EpisodeFile]) -> str:
         """Why the channel order may be wrong, by a few of the compressed images."""
         images = []
         some = np.unique(np.linspace(0, len(episodes) - 1, 4).astype(int)).tolist()
@@ -126,11 +131,6 @@ class AlohaHDF5Dataset:
             images, self._jpeg_order, any(episode.is_act_plus_plus for episode in episodes)
         )
 
-    @property
-    def episode_count(self) -> int:
-        """How many episodes there are."""
-        return len(self.episode_paths)
-
     def state(self, episode: int) -> np.ndarray:
         """float32 (T, s) in the schema's units."""
         return self._states[episode]
@@ -139,10 +139,14 @@ class AlohaHDF5Dataset:
         """float32 (T, a) in the schema's units."""
         return self._actions[episode]
 
+    def timestamps(self, episode: int) -> np.ndarray | None:
+        """None: the format has none."""
+        return None
+
     def vector(self, episode: int, name: str) -> np.ndarray:
         """float32 (T, n), one of `vector_names`."""
         check_vector_name(self, name)
-        return read_vector(self.episode_paths[episode], self._vectors[episode][name])
+        return read_vector(self.episodes[episode].file, self._vectors[episode][name])
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
         """The joints' names and derived units where it has a value for each joint."""
@@ -155,20 +159,21 @@ class AlohaHDF5Dataset:
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+        check_step(self, episode, step)
         try:
             stored = self._images(episode, camera)[step]
         except Exception as error:  # a damaged file makes h5py raise almost anything
             raise UndecodableFrameError(
-                f"{self.episode_paths[episode]}: camera {camera}, step {step} cannot be read "
+                f"{self.episodes[episode].file}: camera {camera}, step {step} cannot be read "
                 f"({error})"
             ) from None
         if stored.ndim == 1:
-            where = f"{self.episode_paths[episode]}: camera {camera}, step {step}"
+            where = f"{self.episodes[episode].file}: camera {camera}, step {step}"
             stored = decode_jpeg(stored, self._jpeg_order, where)
         expected = next(c for c in self.schema.cameras if c.name == camera)
         if stored.shape != (expected.height, expected.width, 3):
             raise UndecodableFrameError(
-                f"{self.episode_paths[episode]}: camera {camera}, step {step} has shape "
+                f"{self.episodes[episode].file}: camera {camera}, step {step} has shape "
                 f"{stored.shape}, expected {(expected.height, expected.width, 3)}"
             )
         return np.asarray(stored)
@@ -194,13 +199,13 @@ class AlohaHDF5Dataset:
             images.id.chunk_iter(visit)
         except Exception:  # damaged; reading frame by frame then says which
             return None
-        end = self.episode_paths[episode].stat().st_size - size
+        end = self.episodes[episode].file.stat().st_size - size
         # A chunk that was never written has no place.
         return None if (offsets < 0).any() or (offsets > end).any() else offsets
 
     def image_file(self, episode: int, camera: str) -> Path:
         """The episode's only file."""
-        return self.episode_paths[episode]
+        return self.episodes[episode].file
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
         """What besides the file decides how the decoded frames look."""
@@ -219,7 +224,7 @@ class AlohaHDF5Dataset:
     def _images(self, episode: int, camera: str) -> Any:
         if self._open is None or self._open[0] != episode:
             self.close()
-            self._open = episode, h5py.File(self.episode_paths[episode])
+            self._open = episode, h5py.File(self.episodes[episode].file)
         return self._open[1][f"observations/images/{camera}"]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -248,7 +253,7 @@ def _unit_a_second(unit: str) -> str:
 
 
 def _common_schema(
-    episodes: Sequence[Episode], given: SchemaSource | None, selected: Sequence[str] | None
+    episodes: Sequence[EpisodeFile], given: SchemaSource | None, selected: Sequence[str] | None
 ) -> Schema:
     first = episodes[0]
     if given is None:
@@ -297,7 +302,7 @@ def _common_schema(
     )
 
 
-def _common_cameras(episodes: Sequence[Episode], names: Sequence[str]) -> list[Camera]:
+def _common_cameras(episodes: Sequence[EpisodeFile], names: Sequence[str]) -> list[Camera]:
     lacking = [
         f"{episode.path.name} lacks {', '.join(missing)} (found {', '.join(episode.cameras)})"
         for episode in episodes

@@ -43,7 +43,7 @@ class VectorField(NamedTuple):
     size: int
 
 
-class Episode(NamedTuple):
+class EpisodeFile(NamedTuple):
     """What one file holds, but for the images."""
 
     path: Path
@@ -59,7 +59,7 @@ class Episode(NamedTuple):
     left_alone: tuple[str, ...]  # depth images
 
 
-def read_episode(path: Path, jpeg_order: str) -> Episode:
+def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
     """Read one file and check that it is an episode; raises UserError naming what is wrong."""
     try:
         with h5py.File(path) as file:
@@ -98,7 +98,7 @@ def read_episode(path: Path, jpeg_order: str) -> Episode:
             stored = file.attrs.get("schema")
             seed, success = file.attrs.get("seed"), file.attrs.get("success")
             names = [name for name, _ in _members(file["observations/images"])]
-            return Episode(
+            return EpisodeFile(
                 path=path,
                 state=state,
                 action=action,

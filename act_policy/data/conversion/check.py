@@ -29,7 +29,7 @@ def check_episode(
         alive: called now and then.
     """
     here, there = pair
-    where = f"{written.folder}: {written.episode_names[here]}"
+    where = f"{written.folder}: {written.episodes[here].name}"
     if written.lengths[here] != source.lengths[there]:
         raise UserError(
             f"{where}: has {written.lengths[here]} steps, its source {source.lengths[there]}"
@@ -40,9 +40,9 @@ def check_episode(
         kept = name if name in written.vector_names else "velocities"
         _check_equal(where, name, written.vector(here, kept), source.vector(there, name))
     for field, mine, theirs in (
-        ("instruction", written.instructions[here], source.instructions[there]),
-        ("seed", written.seeds[here], source.seeds[there]),
-        ("outcome", written.outcomes[here], source.outcomes[there]),
+        ("instruction", written.episodes[here].instruction, source.episodes[there].instruction),
+        ("seed", written.episodes[here].seed, source.episodes[there].seed),
+        ("outcome", written.episodes[here].outcome, source.episodes[there].outcome),
     ):
         if mine != theirs:
             raise UserError(f"{where}: {field} is {mine!r}, in its source {theirs!r}")

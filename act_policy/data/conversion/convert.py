@@ -110,13 +110,13 @@ def _fingerprint(source: DemonstrationDataset) -> str:
     schema = source.schema.to_dict()
     schema["task"] = schema.pop("environment")  # conversions begun before know it by this name
     key = hashlib.sha256(json.dumps(schema).encode())
-    for episode, path in enumerate(source.episode_paths):
+    for episode, about in enumerate(source.episodes):
         images = [source.image_file(episode, camera) for camera in source.schema.camera_names]
-        for file in dict.fromkeys([path, *images]):
+        for file in dict.fromkeys([about.file, *images]):
             status = file.stat()
             key.update(repr((file.name, status.st_size, status.st_mtime_ns)).encode())
         options = [source.frame_key(episode, camera) for camera in source.schema.camera_names]
-        told = source.episode_names[episode], source.instructions[episode], options
+        told = about.name, about.instruction, options
         key.update(repr(told).encode())
         key.update(source.action(episode).tobytes())
     return key.hexdigest()[:16]
@@ -177,7 +177,7 @@ def _stage_all(
     workers: int,
 ) -> None:
     staging = out / STAGING_FOLDER
-    todo = [e for e in range(source.episode_count) if read_staged(staging, e) is None]
+    todo = [e for e in range(len(source.episodes)) if read_staged(staging, e) is None]
     steps = int(source.lengths.sum())
     with tqdm(total=steps, desc="converting", unit="step", disable=None) as bar:
         bar.update(steps - int(source.lengths[todo].sum()))
@@ -207,11 +207,11 @@ def _stage_one(
     known = StagedEpisode(
         episode,
         int(source.lengths[episode]),
-        [source.instructions[episode]],
+        [source.episodes[episode].instruction],
         {},
         {},
-        source.seeds[episode],
-        source.outcomes[episode],
+        source.episodes[episode].seed,
+        source.episodes[episode].outcome,
     )
     try:
         if target == "lerobot_v3":
@@ -225,7 +225,7 @@ def _stage_one(
         write_staged(staging, known._replace(left_out=str(error)))
     except OSError as error:
         raise UserError(
-            f"{out}: {source.episode_names[episode]} could not be written "
+            f"{out}: {source.episodes[episode].name} could not be written "
             f"({error.strerror or error}). Free some space and give the same command again."
         ) from error
 
@@ -256,15 +256,15 @@ def _write_hdf5(
         source.state(episode),
         source.action(episode),
         velocity=velocity,
-        seed=source.seeds[episode],
-        success=source.outcomes[episode],
+        seed=source.episodes[episode].seed,
+        success=source.episodes[episode].outcome,
         vectors=vectors,
-        instruction=source.instructions[episode],
+        instruction=source.episodes[episode].instruction,
     )
 
 
 def _staged(source: DemonstrationDataset, staging: Path) -> list[StagedEpisode]:
-    found = [read_staged(staging, episode) for episode in range(source.episode_count)]
+    found = [read_staged(staging, episode) for episode in range(len(source.episodes))]
     return [episode for episode in found if episode is not None]
 
 
@@ -274,7 +274,7 @@ def _kept(
     """The episodes that are converted, by their number in the source."""
     if episodes is None:
         left_out = json.loads((out / CONVERSION_FILE).read_text()).get("left_out", {})
-        return [e for e in range(source.episode_count) if str(e) not in left_out]
+        return [e for e in range(len(source.episodes)) if str(e) not in left_out]
     kept = [episode.episode for episode in episodes if not episode.left_out]
     if not kept:
         raise UserError(f"{source.folder}: no episode can be decoded; {episodes[0].left_out}")
@@ -331,7 +331,7 @@ def _reopen(out: Path) -> DemonstrationDataset:
 
 def _summary(source: DemonstrationDataset, out: Path, kept: list[int]) -> str:
     text = f"{out}: {len(kept)} episodes, {int(source.lengths[kept].sum())} steps, all checked"
-    if missing := source.episode_count - len(kept):
+    if missing := len(source.episodes) - len(kept):
         text += f"; {missing} left out, named in {CONVERSION_FILE}"
     if lost := _not_converted(source, out):
         text += f"; not converted: {', '.join(lost)}"

@@ -121,7 +121,7 @@ class Frames:
                 for camera in dataset.schema.cameras
                 if any(
                     dataset.frame_offsets(episode, camera.name) is None
-                    for episode in range(dataset.episode_count)
+                    for episode in range(len(dataset.episodes))
                 )
             ]
         if encoded and undecodable == "skip":

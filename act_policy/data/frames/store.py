@@ -98,7 +98,7 @@ class FrameStore:
         """Find the camera's raw frames; return the cache that its encoded frames need."""
         source_of, offset_of = self._source_of[camera.name], self._offset_of[camera.name]
         encoded: list[int] = []
-        for episode in range(dataset.episode_count):
+        for episode in range(len(dataset.episodes)):
             offsets = dataset.frame_offsets(episode, camera.name)
             if offsets is None:
                 encoded.append(episode)

@@ -25,7 +25,7 @@ def report_dimensions(
 ) -> list[DimensionReport]:
     """Statistics of each dimension; the remark says what is unusual: constant, not finite, ..."""
     schema, reports = dataset.schema, []
-    episodes = range(dataset.episode_count)
+    episodes = range(len(dataset.episodes))
     for kind, arrays, names, units in (
         ("state", map(dataset.state, episodes), schema.state_names, schema.state_units),
         ("action", map(dataset.action, episodes), schema.action_names, schema.action_units),

@@ -1,6 +1,5 @@
 """Everything that findings depend on: the demonstrations, read once, and settings."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,7 +54,7 @@ class Evidence:
         self.dataset = dataset
         self.config = config
         self.rate = dataset.schema.rate
-        episodes = range(dataset.episode_count)
+        episodes = range(len(dataset.episodes))
         self.states = [_filled(dataset.state(e)) for e in episodes]
         """float64 (T, s) per episode; a value that is not finite repeats the one before it."""
         self.actions = [_filled(dataset.action(e)) for e in episodes]
@@ -65,7 +64,7 @@ class Evidence:
     @cached_property
     def timestamps(self) -> list[np.ndarray | None]:
         """float64 (T,) seconds at which each step was recorded, None where the file has none."""
-        return _timestamps(self.dataset)
+        return [self.dataset.timestamps(e) for e in range(len(self.dataset.episodes))]
 
 
 def _filled(values: np.ndarray) -> np.ndarray:
@@ -102,32 +101,3 @@ def _numbered(
     names: tuple[str, ...], units: tuple[str, ...]
 ) -> Iterator[tuple[int, tuple[str, str]]]:
     return enumerate(zip(names, units, strict=True))
-
-
-def _timestamps(dataset: DemonstrationDataset) -> list[np.ndarray | None]:
-    """float64 (T,) seconds per episode; None where the files hold none, as in ALOHA's format.
-
-    In a LeRobotDataset they are the column `timestamp`, and an episode's name ends with its index.
-
-    Raises:
-        UserError: a file cannot be read.
-    """
-    times: list[np.ndarray | None] = [None] * dataset.episode_count
-    columns: dict[str, np.ndarray] = {}
-    path_read = None
-    for episode, (path, name) in enumerate(
-        zip(dataset.episode_paths, dataset.episode_names, strict=True)
-    ):
-        index = re.search(r"(\d+)$", name)
-        if path.suffix != ".parquet" or index is None:
-            continue
-        if path != path_read:
-            from act_policy.data.lerobot.metadata import read_columns  # pyarrow, if it is needed
-
-            table = read_columns(path, ["episode_index", "timestamp"])
-            columns = {key: table.column(key).to_numpy() for key in table.column_names}
-            path_read = path
-        times[episode] = columns["timestamp"][columns["episode_index"] == int(index[1])].astype(
-            np.float64
-        )
-    return times

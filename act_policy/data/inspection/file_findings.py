@@ -13,7 +13,7 @@ from act_policy.data.open import find_folder, open_dataset
 from act_policy.errors import UserError
 
 if TYPE_CHECKING:
-    from act_policy.data.aloha.episode import Episode
+    from act_policy.data.aloha.episode import EpisodeFile
     from act_policy.data.lerobot.metadata import Metadata
 
 
@@ -99,7 +99,9 @@ def _aloha(
     return dataset, errors, unlike
 
 
-def _form(episode: "Episode", chosen: str | Sequence[str] | None) -> tuple[tuple[str, Any], ...]:
+def _form(
+    episode: "EpisodeFile", chosen: str | Sequence[str] | None
+) -> tuple[tuple[str, Any], ...]:
     """Everything that all episodes of a dataset must share, by name."""
     wanted = [chosen] if isinstance(chosen, str) else chosen
     cameras = (
@@ -116,7 +118,7 @@ def _form(episode: "Episode", chosen: str | Sequence[str] | None) -> tuple[tuple
 
 
 def _differences(
-    episode: "Episode", other: "Episode", chosen: str | Sequence[str] | None
+    episode: "EpisodeFile", other: "EpisodeFile", chosen: str | Sequence[str] | None
 ) -> dict[str, tuple[Any, Any]]:
     """By name, what one episode has and what the other has instead."""
     pairs = zip(_form(episode, chosen), _form(other, chosen), strict=True)

@@ -46,7 +46,8 @@ class Inspection:
 
     def sentence(self, finding: Finding) -> str:
         """Put one of the findings into words, with the names of episodes."""
-        return sentence(finding, self.dataset.episode_names if self.dataset else ())
+        episodes = self.dataset.episodes if self.dataset else ()
+        return sentence(finding, [episode.name for episode in episodes])
 
 
 def inspect_folder(
@@ -81,8 +82,8 @@ def inspect_folder(
     numbers = find(evidence)
     named = {e for f in numbers if f.verdict is not Verdict.NOTE for e in f.episodes}
     first = sorted(named)[: shown_episodes // 2]
-    shown = sorted({*first, *spread(dataset.episode_count, shown_episodes - len(first))})
-    others = sorted(set(range(dataset.episode_count)) - set(shown))
+    shown = sorted({*first, *spread(len(dataset.episodes), shown_episodes - len(first))})
+    others = sorted(set(range(len(dataset.episodes))) - set(shown))
     looks = look(dataset, shown, MANY, True, every_frame, progress)
     more = look(dataset, others, FEW, False, every_frame, progress)
     findings += [*numbers, *find_in_images(evidence, [*looks, *more])]
@@ -101,5 +102,5 @@ def inspect_before_training(
 ) -> list[Finding]:
     """Find what shows in states, actions and a few images, the worst first."""
     evidence = Evidence(dataset, config)
-    episodes = spread(dataset.episode_count, QUICK_EPISODES)
+    episodes = spread(len(dataset.episodes), QUICK_EPISODES)
     return worst_first([*find(evidence), *find_in_images(evidence, look(dataset, episodes, FEW))])

@@ -51,7 +51,7 @@ def not_finite(evidence: Evidence) -> Iterator[Finding]:
         ("action", dataset.action, dataset.schema.action_names),
     ):
         episodes: Details = {}
-        for episode in range(dataset.episode_count):
+        for episode in range(len(dataset.episodes)):
             broken = np.argwhere(~np.isfinite(read(episode)))
             if len(broken):
                 step, dimension = broken[0].tolist()
@@ -194,7 +194,7 @@ def duplicates(evidence: Evidence) -> Iterator[Finding]:
     dataset = evidence.dataset
     first: dict[bytes, int] = {}
     episodes: Details = {}
-    for episode in range(dataset.episode_count):
+    for episode in range(len(dataset.episodes)):
         content = hashlib.sha256(dataset.state(episode).tobytes())
         content.update(dataset.action(episode).tobytes())
         if (earlier := first.setdefault(content.digest(), episode)) != episode:
@@ -207,8 +207,8 @@ def lengths(evidence: Evidence) -> Iterator[Finding]:
     """Report episodes that end early, and episodes that are too short to be true."""
     dataset = evidence.dataset
     groups: dict[str, list[int]] = {}
-    for episode, instruction in enumerate(dataset.instructions):
-        groups.setdefault(instruction, []).append(episode)
+    for episode, about in enumerate(dataset.episodes):
+        groups.setdefault(about.instruction, []).append(episode)
     early: Details = {}
     for group in groups.values():
         median = np.median(dataset.lengths[group])
@@ -250,7 +250,7 @@ def chunk(evidence: Evidence) -> Iterator[Finding]:
 def failures(evidence: Evidence) -> Iterator[Finding]:
     """Report demonstrations of failure, which are imitated like any other."""
     failed: Details = {
-        e: {} for e, outcome in enumerate(evidence.dataset.outcomes) if outcome is False
+        e: {} for e, about in enumerate(evidence.dataset.episodes) if about.outcome is False
     }
     if failed:
         yield Finding(Verdict.WARNING, Kind.FAILED, episodes=failed)
@@ -258,7 +258,7 @@ def failures(evidence: Evidence) -> Iterator[Finding]:
 
 def numbering(evidence: Evidence) -> Iterator[Finding]:
     """Report numbers that the episodes' file names leave out."""
-    used = evidence.dataset.episode_paths
+    used = [episode.file for episode in evidence.dataset.episodes]
     kinds = {(path.parent, path.suffix) for path in used}
     # Files that cannot be read are there too.
     paths = [path for folder, suffix in kinds for path in folder.glob(f"[!.]*{suffix}")]

@@ -59,7 +59,7 @@ def _describe(inspection: Inspection, dataset: DemonstrationDataset) -> dict[str
     """Values of the sections that need a dataset that can be read."""
     cameras = [(c.name, f"{c.height}", f"{c.width}") for c in dataset.schema.cameras]
     head = ("field", "name", "unit", "mean", "std", "min", "max", "remark")
-    steps = (np.arange(dataset.episode_count), dataset.lengths)
+    steps = (np.arange(len(dataset.episodes)), dataset.lengths)
     episodes = _show_episodes(inspection, dataset)
     return {
         "overview": tabulate(("demonstrations", ""), overview(dataset)),
@@ -67,8 +67,8 @@ def _describe(inspection: Inspection, dataset: DemonstrationDataset) -> dict[str
         "dimensions": tabulate(head, inspection.dimensions),
         "lengths": draw_lines({"steps": steps}, "episode", "steps", size=(900, 180)),
         "episodes": episodes,
-        "episode_count": dataset.episode_count,
-        "spread": len(episodes) == len(inspection.shown) < dataset.episode_count,
+        "episode_count": len(dataset.episodes),
+        "spread": len(episodes) == len(inspection.shown) < len(dataset.episodes),
     }
 
 
@@ -93,9 +93,12 @@ def _show_episode(
 ) -> ShownEpisode:
     schema = dataset.schema
     seconds = dataset.lengths[episode] / schema.rate
-    about = [f"{dataset.lengths[episode]} steps, {seconds:.2f} s", dataset.instructions[episode]]
+    about = [
+        f"{dataset.lengths[episode]} steps, {seconds:.2f} s",
+        dataset.episodes[episode].instruction,
+    ]
     return ShownEpisode(
-        dataset.episode_names[episode],
+        dataset.episodes[episode].name,
         ". ".join(filter(None, about)),
         _join_kinds([f for f in inspection.findings if episode in f.episodes]),
         [

@@ -34,10 +34,10 @@ def finding_lines(inspection: Inspection) -> Iterator[Text]:
 def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
     """Describe a dataset by names and values."""
     schema, lengths = dataset.schema, dataset.lengths
-    seeds = [seed for seed in dataset.seeds if seed is not None]
-    known = [outcome for outcome in dataset.outcomes if outcome is not None]
+    seeds = [e.seed for e in dataset.episodes if e.seed is not None]
+    known = [e.outcome for e in dataset.episodes if e.outcome is not None]
     return [
-        ("episodes", f"{dataset.episode_count}"),
+        ("episodes", f"{len(dataset.episodes)}"),
         ("steps", f"{lengths.sum()}, {lengths.sum() / schema.rate:.1f} s"),
         (
             "length",
@@ -45,7 +45,10 @@ def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
         ),
         ("rate", f"{schema.rate:g} steps per second"),
         ("environment", schema.environment or "not known"),
-        ("instructions", _some_of(dataset.instructions) or "not known"),
+        (
+            "instructions",
+            _some_of([episode.instruction for episode in dataset.episodes]) or "not known",
+        ),
         ("seeds", f"{min(seeds)} to {max(seeds)}, {len(set(seeds))} in all" if seeds else "none"),
         ("outcomes", f"{sum(known)} of {len(known)} succeeded" if known else "not known"),
     ]

@@ -13,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from act_policy.data.dataset import (
+    Episode,
     UndecodableFrameError,
     VectorDimensions,
     check_step,
     check_vector_name,
+    lengths_of,
 )
 from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError, Wanted
 from act_policy.data.lerobot.metadata import (
@@ -85,16 +87,15 @@ class LeRobotDataset:
         self.notes += notes
         self.episode_errors = dict(sorted(errors.by_episode.items()))
         self.entries: list[EpisodeEntry] = [e for e in self._metadata.episodes if e.number in kept]
-        self.lengths = np.array([entry.length for entry in self.entries], np.int64)
-        self.episode_names = [names[entry.number] for entry in self.entries]
-        self.episode_indices = np.array([entry.number for entry in self.entries], np.int64)
+        self.episodes: Sequence[Episode] = [
+            Episode(names[e.number], e.number, e.length, e.data, e.instruction, e.seed, e.outcome)
+            for e in self.entries
+        ]
+        self.lengths = lengths_of(self.episodes)
         self.last_index = self._metadata.episodes[-1].number
-        self.episode_paths = [entry.data for entry in self.entries]
-        self.instructions = [entry.instruction for entry in self.entries]
-        self.seeds = [entry.seed for entry in self.entries]
-        self.outcomes = [entry.outcome for entry in self.entries]
         self._states = [rows[entry.number].state for entry in self.entries]
         self._actions = [shifted(rows[e.number].action, action_shift) for e in self.entries]
+        self._timestamps = [rows[entry.number].timestamps for entry in self.entries]
         self._first_rows = [rows[entry.number].first for entry in self.entries]
         self.action_shift = action_shift
         self._vector_keys = vector_keys(self._metadata)
@@ -106,11 +107,6 @@ class LeRobotDataset:
         self._columns: dict[str, ImageColumn] = {}
         self._first_frames: dict[tuple[int, str], int] = {}
 
-    @property
-    def episode_count(self) -> int:
-        """How many episodes there are."""
-        return len(self.lengths)
-
     def state(self, episode: int) -> np.ndarray:
         """float32 (T, s)."""
         return self._states[episode]
@@ -119,10 +115,14 @@ class LeRobotDataset:
         """float32 (T, a)."""
         return self._actions[episode]
 
+    def timestamps(self, episode: int) -> np.ndarray | None:
+        """float64 (T,), the column `timestamp`, in seconds."""
+        return self._timestamps[episode].astype(np.float64)
+
     def vector(self, episode: int, name: str) -> np.ndarray:
         """float32 (T, n), the feature `observation.{name}`."""
         check_vector_name(self, name)
-        path, key = self.episode_paths[episode], self._vector_keys[name]
+        path, key = self.episodes[episode].file, self._vector_keys[name]
         if name not in self._vectors or self._vectors[name][0] != path:
             self._vectors[name] = path, read_vectors(path, key, self._metadata.features[key])
         first = self._first_rows[episode]
@@ -203,14 +203,14 @@ class LeRobotDataset:
     def rows(self, episode: int) -> pa.Table:
         """Every column of an episode but images, as they are in the file."""
         names = [n for n, feature in self._metadata.features.items() if not feature.is_image]
-        table = read_columns(self.episode_paths[episode], names).replace_schema_metadata(None)
+        table = read_columns(self.episodes[episode].file, names).replace_schema_metadata(None)
         return table.slice(self._first_rows[episode], self.lengths[episode])
 
     def image_rows(self, episode: int, camera: str) -> pa.Array | None:
         """struct(bytes, path) of each step, encoded as they are; None for a video."""
         if self._is_video(camera):
             return None
-        column = read_columns(self.episode_paths[episode], [self._keys[camera]]).column(0)
+        column = read_columns(self.episodes[episode].file, [self._keys[camera]]).column(0)
         part = column.slice(self._first_rows[episode], self.lengths[episode]).combine_chunks()
         return part if pa.types.is_struct(part.type) else None
 
@@ -328,7 +328,7 @@ class LeRobotDataset:
         return first
 
     def _column(self, episode: int, camera: str) -> "ImageColumn":
-        path = self.episode_paths[episode]
+        path = self.episodes[episode].file
         column = self._columns.get(camera)
         if column is None or column.path != path:
             self._columns[camera] = column = ImageColumn(path, self._keys[camera])

@@ -24,10 +24,11 @@ from act_policy.types import ACTION_KEY, STATE_KEY
 
 
 class EpisodeRows(NamedTuple):
-    """State and action of one episode, and the row of its file where it begins."""
+    """State, action and time (s) of one episode, and the row of its file where it begins."""
 
     state: np.ndarray
     action: np.ndarray
+    timestamps: np.ndarray
     first: int
 
 
@@ -60,7 +61,9 @@ def read_rows(
                 _check_rows(path, entry, part, metadata)
             except UserError as error:
                 errors.add(entry.number, error)
-            found[entry.number] = EpisodeRows(state[rows], action[rows], rows.start)
+            found[entry.number] = EpisodeRows(
+                state[rows], action[rows], part["timestamp"], rows.start
+            )
         if misplaced := [index for index in rows_of if index in known]:
             raise UserError(
                 f"{path}: holds rows of episode {min(misplaced)}, which the metadata do not "

@@ -94,7 +94,9 @@ def _tasks(source: DemonstrationDataset) -> list[str]:
     """The texts that `task_index` counts: the source's own, and instructions besides."""
     own = tasks_of_folder(source.folder) if isinstance(source, LeRobotDataset) else []
     told = [
-        text for e, text in enumerate(source.instructions) if not own or _is_told_anew(source, e)
+        about.instruction
+        for e, about in enumerate(source.episodes)
+        if not own or _is_told_anew(source, e)
     ]
     return list(dict.fromkeys([*own, *told]))
 
@@ -103,13 +105,13 @@ def _is_told_anew(source: DemonstrationDataset, episode: int) -> bool:
     """Whether an episode's instruction is not what a LeRobotDataset's metadata say."""
     return (
         isinstance(source, LeRobotDataset)
-        and source.entries[episode].instruction != source.instructions[episode]
+        and source.entries[episode].instruction != source.episodes[episode].instruction
     )
 
 
 def _rows(source: DemonstrationDataset, episode: int) -> pa.Table:
     tasks, steps = _tasks(source), np.arange(source.lengths[episode], dtype=np.int64)
-    instruction = source.instructions[episode]
+    instruction = source.episodes[episode].instruction
     index = tasks.index(instruction) if instruction in tasks else 0
     if isinstance(source, LeRobotDataset):
         rows = source.rows(episode)

@@ -128,7 +128,7 @@ class DemonstrationDataModule(LightningDataModule):
 
     @cached_property
     def _split(self) -> tuple[np.ndarray, np.ndarray]:
-        count = self.dataset.episode_count
+        count = len(self.dataset.episodes)
         if self._given == (None, None):
             return split_episodes(count, self._held_out_fraction, self._seed)
         train, held_out = (
@@ -141,7 +141,7 @@ class DemonstrationDataModule(LightningDataModule):
         if train is None:
             train = [episode for episode in range(count) if episode not in set(held_out)]
         if both := sorted(set(train) & set(held_out)):
-            on_disk = [int(self.dataset.episode_indices[episode]) for episode in both]
+            on_disk = [self.dataset.episodes[episode].index for episode in both]
             raise UserError(f"episodes {on_disk} are in train_episodes and in held_out_episodes")
         if not train:
             raise UserError("no episode is left to train on")
@@ -160,7 +160,7 @@ class DemonstrationDataModule(LightningDataModule):
     @property
     def demonstration_seeds(self) -> tuple[int, ...]:
         """Seeds of all demonstrations, ascending; an evaluation must use others."""
-        return tuple(sorted({seed for seed in self.dataset.seeds if seed is not None}))
+        return tuple(sorted({e.seed for e in self.dataset.episodes if e.seed is not None}))
 
     @cached_property
     def _frames(self) -> Frames | MixedFrames:

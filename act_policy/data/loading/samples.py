@@ -51,8 +51,8 @@ class Samples(Dataset[Batch]):
         self._frames = frames
         self._cameras = dataset.schema.camera_names
         self._chunk_length = chunk_length
-        self._states = np.concatenate([dataset.state(e) for e in range(dataset.episode_count)])
-        self._actions = np.concatenate([dataset.action(e) for e in range(dataset.episode_count)])
+        self._states = np.concatenate([dataset.state(e) for e in range(len(dataset.episodes))])
+        self._actions = np.concatenate([dataset.action(e) for e in range(len(dataset.episodes))])
         ends = np.cumsum(dataset.lengths)
         self._first, self._last = ends - dataset.lengths, ends - 1  # frames of each episode
         numbers = [np.arange(self._first[e], ends[e]) for e in episodes]

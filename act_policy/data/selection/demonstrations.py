@@ -5,6 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from act_policy.data.open import open_dataset
 from act_policy.data.schemas import SchemaSource
 from act_policy.data.selection.mixed import MixedDataset
@@ -86,9 +88,9 @@ def open_as_run(path: str | Path, schema: Schema, options: Mapping[str, Any]) ->
 def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstrations) -> list[int]:
     """Find episodes by their indices or names on disk among those that are selected."""
     check_episode_list(what, given)
-    found = find_episodes(
-        what, given, dataset.episode_names, dataset.episode_indices, f"{dataset.folder}"
-    )
+    names = [episode.name for episode in dataset.episodes]
+    indices = np.array([episode.index for episode in dataset.episodes])
+    found = find_episodes(what, given, names, indices, f"{dataset.folder}")
     return sorted({int(place) for place in found})
 
 

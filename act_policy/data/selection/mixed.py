@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from act_policy.data.dataset import VectorDimensions
+from act_policy.data.dataset import Episode, VectorDimensions, lengths_of
 from act_policy.data.selection.selected import SelectedDataset
 from act_policy.errors import UserError
 from act_policy.types import Schema
@@ -37,23 +37,16 @@ class MixedDataset:
         environments = {part.schema.environment for part in parts}
         shared = first.schema.environment if len(environments) == 1 else ""
         self.schema = replace(first.schema, environment=shared)
-        self.lengths = np.concatenate([part.lengths for part in parts])
-        self._first = np.cumsum([0, *(part.episode_count for part in parts)])
-        on_disk = np.cumsum([0, *(part.last_index + 1 for part in parts)])
-        self.episode_indices = np.concatenate(
-            [part.episode_indices + before for part, before in zip(parts, on_disk, strict=False)]
-        )
-        self.last_index = int(on_disk[-1]) - 1
+        self._first = np.cumsum([0, *(len(part.episodes) for part in parts)])
+        on_disk = np.cumsum([0, *(part.last_index + 1 for part in parts)]).tolist()
+        self.last_index = on_disk[-1] - 1
         labels = _labels([part.folder for part in parts])
-        self.episode_names = [
-            f"{label}/{name}"
-            for label, part in zip(labels, parts, strict=True)
-            for name in part.episode_names
+        self.episodes: Sequence[Episode] = [
+            replace(episode, name=f"{label}/{episode.name}", index=before + episode.index)
+            for label, before, part in zip(labels, on_disk, parts, strict=False)
+            for episode in part.episodes
         ]
-        self.episode_paths = [path for part in parts for path in part.episode_paths]
-        self.instructions = [text for part in parts for text in part.instructions]
-        self.seeds = [seed for part in parts for seed in part.seeds]
-        self.outcomes = [outcome for part in parts for outcome in part.outcomes]
+        self.lengths = lengths_of(self.episodes)
         self.left_alone = tuple(dict.fromkeys(name for part in parts for name in part.left_alone))
         self.notes = [note for part in parts for note in part.notes]
         self.vector_names = tuple(
@@ -66,11 +59,6 @@ class MixedDataset:
             )
         )
 
-    @property
-    def episode_count(self) -> int:
-        """The number of episodes of all datasets together."""
-        return len(self.lengths)
-
     def state(self, episode: int) -> np.ndarray:
         """float32 (T, s)."""
         part, inside = self._find(episode)
@@ -80,6 +68,11 @@ class MixedDataset:
         """float32 (T, a), absolute."""
         part, inside = self._find(episode)
         return part.action(inside)
+
+    def timestamps(self, episode: int) -> np.ndarray | None:
+        """float64 (T,), seconds at which the steps were recorded; None if the files say none."""
+        part, inside = self._find(episode)
+        return part.timestamps(inside)
 
     def vector(self, episode: int, name: str) -> np.ndarray:
         """float32 (T, n), one of `vector_names`."""

@@ -1,14 +1,14 @@
 """Present the selected part of a dataset as demonstrations like any other."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from act_policy.data.dataset import DemonstrationDataset, VectorDimensions, check_step
+from act_policy.data.dataset import DemonstrationDataset, Episode, VectorDimensions, check_step
 from act_policy.data.selection.selection import (
     Selection,
     find_cameras,
@@ -71,27 +71,20 @@ class SelectedDataset:
         )
         self.relative_actions = find_relative(selection.relative, self.schema, where)
         """The action dimensions that are learned relative to the state of the same name."""
-        episodes = range(source.episode_count)
+        episodes = range(len(source.episodes))
         self._states = [self._take_state(episode, state) for episode in episodes]
         self._actions = [
             _columns(self._cut(episode, source.action(episode)), action) for episode in episodes
         ]
         self.lengths = self._parts[:, 1] - self._parts[:, 0]
-        self.episode_indices = source.episode_indices
+        self.episodes: Sequence[Episode] = [
+            replace(episode, length=int(length))
+            for episode, length in zip(source.episodes, self.lengths, strict=True)
+        ]
         self.last_index = source.last_index
-        self.episode_names = source.episode_names
-        self.episode_paths = source.episode_paths
-        self.instructions = source.instructions
-        self.seeds = source.seeds
-        self.outcomes = source.outcomes
         self.vector_names = source.vector_names
         self.left_alone = source.left_alone
         self.notes = source.notes
-
-    @property
-    def episode_count(self) -> int:
-        """How many episodes are selected."""
-        return len(self.lengths)
 
     def state(self, episode: int) -> np.ndarray:
         """float32 (T, s)."""
@@ -100,6 +93,11 @@ class SelectedDataset:
     def action(self, episode: int) -> np.ndarray:
         """float32 (T, a), absolute."""
         return self._actions[episode]
+
+    def timestamps(self, episode: int) -> np.ndarray | None:
+        """float64 (T,), seconds at which the steps were recorded; None if the files say none."""
+        times = self._source.timestamps(episode)
+        return None if times is None else self._cut(episode, times)
 
     def vector(self, episode: int, name: str) -> np.ndarray:
         """float32 (T, n), one of `vector_names`."""

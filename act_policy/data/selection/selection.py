@@ -198,7 +198,7 @@ def moving_part(dataset: DemonstrationDataset, threshold: float | None) -> np.nd
     Raises:
         UserError: nothing moves in an episode.
     """
-    episodes = range(dataset.episode_count)
+    episodes = range(len(dataset.episodes))
     parts = np.stack([np.zeros(len(episodes), np.int64), dataset.lengths], axis=1)
     if threshold is None:
         return parts

@@ -75,7 +75,7 @@ class OpenLoop:
             "data": {
                 "path": str(self.dataset.folder),
                 "which": self.says,
-                "episodes": [self.dataset.episode_names[episode] for episode in self.episodes],
+                "episodes": [self.dataset.episodes[episode].name for episode in self.episodes],
                 "chunks": len(self.chunks),
             },
             "units": dict(zip(names, self.schema.action_units, strict=True)),

@@ -144,7 +144,7 @@ def show_demonstrated_chunks(result: OpenLoop) -> EpisodeChunks:
     states, actions = result.dataset.state(episode), result.dataset.action(episode)
     lines = {"demonstrated": actions, MEASURED: match_joints(result.schema, states)}
     chunks = choose_apart(result.chunks, episode)
-    name = result.dataset.episode_names[episode]
+    name = result.dataset.episodes[episode].name
     return EpisodeChunks(f"Episode {name}.", draw_chunks(result.schema, lines, chunks))
 
 

@@ -161,7 +161,7 @@ def write_replay_report(
         report,
         metrics,
         open_loop=show_errors(result),
-        episode=dataset.episode_names[episode],
+        episode=dataset.episodes[episode].name,
         strips=strips,
         chunks=[show_demonstrated_chunks(result)],
         attention=_show_attention(out, moments, policy),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from act_policy.data.aloha.dataset import AlohaHDF5Dataset, write_episode
-from act_policy.data.dataset import UndecodableFrameError
+from act_policy.data.dataset import Episode, UndecodableFrameError
 from act_policy.data.frames.store import FrameStore
 from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
@@ -33,13 +33,17 @@ def test_what_is_written_is_read(tmp_path):
 
     assert dataset.schema == schema
     assert dataset.schema.camera_names == ("wrist", "top")
-    assert (dataset.episode_names, dataset.lengths.tolist()) == (["episode_000000.hdf5"], [4])
-    assert (dataset.seeds, dataset.outcomes) == ([17], [False])
+    file = tmp_path / "episode_000000.hdf5"
+    assert dataset.episodes == [Episode(file.name, 0, 4, file, seed=17, outcome=False)]
+    assert (dataset.lengths.tolist(), dataset.timestamps(0)) == ([4], None)
     np.testing.assert_array_equal(dataset.state(0), arrays["state"])
     np.testing.assert_array_equal(dataset.action(0), arrays["action"])
     for camera, frames in arrays["images"].items():
         for step in range(4):
             np.testing.assert_array_equal(dataset.frame(0, step, camera), frames[step])
+        for beyond in (-1, 4):
+            with pytest.raises(IndexError, match=f"step {beyond} of episode 0, which has 4"):
+                dataset.frame(0, beyond, camera)
 
 
 def test_what_is_written_has_the_layout_that_act_reads(tmp_path):
@@ -64,7 +68,8 @@ def test_episodes_come_in_the_natural_order_of_their_names(tmp_path):
     for number in (10, 9, 100, 1):
         write_episode(tmp_path / f"episode_{number}.hdf5", schema, **make_arrays(schema, 2, number))
     (tmp_path / ".episode_5.hdf5.77.partial").write_bytes(b"half of an episode")
-    assert open_dataset(tmp_path).episode_names == [f"episode_{n}.hdf5" for n in (1, 9, 10, 100)]
+    names = [episode.name for episode in open_dataset(tmp_path).episodes]
+    assert names == [f"episode_{n}.hdf5" for n in (1, 9, 10, 100)]
 
 
 def test_both_samples_load_and_agree(samples):
@@ -111,7 +116,8 @@ def test_a_file_without_attributes_may_mix_raw_and_compressed_cameras(tmp_path):
     )
     dataset = open_dataset(tmp_path)
     assert dataset.schema.camera_names == ("cam_high", "cam_low")
-    assert (dataset.seeds, dataset.outcomes, dataset.schema.environment) == ([None], [None], "")
+    assert [(e.seed, e.outcome) for e in dataset.episodes] == [(None, None)]
+    assert dataset.schema.environment == ""
     for step in range(3):
         one = dataset.frame(0, step, "cam_high").astype(int)
         other = dataset.frame(0, step, "cam_low").astype(int)

@@ -97,8 +97,8 @@ def test_a_kill_at_any_moment_loses_no_finished_episode(tmp_path):
                 writer.kill()
             finished = 1 + len(writer.stdout.read().splitlines())
         dataset = open_dataset(folder)
-        assert dataset.episode_count in (finished, finished + 1)
-        for episode in range(dataset.episode_count):
+        assert len(dataset.episodes) in (finished, finished + 1)
+        for episode in range(len(dataset.episodes)):
             assert (dataset.state(episode) == episode).all()
             assert (dataset.frame(episode, 59, "top") == episode % 256).all()
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -50,11 +51,15 @@ def write_hdf5(folder: Path, lengths=(4, 6, 3)) -> Path:
     return folder
 
 
+def column(dataset, field):
+    return [getattr(episode, field) for episode in dataset.episodes]
+
+
 def assert_same(one, other, images_equal=True):
     assert one.schema == other.schema
     assert one.lengths.tolist() == other.lengths.tolist()
-    assert one.instructions == other.instructions
-    assert (one.seeds, one.outcomes) == (other.seeds, other.outcomes)
+    for field in ("instruction", "seed", "outcome"):
+        assert column(one, field) == column(other, field)
     assert set(one.vector_names) == set(other.vector_names)
     for episode, steps in enumerate(one.lengths):
         np.testing.assert_array_equal(one.state(episode), other.state(episode))
@@ -75,8 +80,10 @@ def test_hdf5_there_and_back_is_what_it_was(tmp_path):
     between = open_dataset(tmp_path / "v3")
     assert_same(source, between)
     assert set(between.vector_names) == {"velocity", "effort", "force"}
-    assert [path.parent.name for path in between.episode_paths] == ["chunk-000"] * 2 + ["chunk-001"]
-    assert len(set(between.episode_paths)) == 3
+    assert [path.parent.name for path in column(between, "file")] == ["chunk-000"] * 2 + [
+        "chunk-001"
+    ]
+    assert len(set(column(between, "file"))) == 3
     convert(between, tmp_path / "back", "aloha_hdf5", workers=2)
     back = open_dataset(tmp_path / "back")
     assert_same(source, back)
@@ -103,7 +110,7 @@ def test_v21_videos_are_copied_and_everything_else_is_kept(tmp_path):
     videos = sorted((tmp_path / "v3" / "videos" / TOP).rglob("*.mp4"))
     assert len(videos) > 2
     assert {path.parent.name for path in videos} >= {"chunk-000", "chunk-001"}
-    assert 1 < len(set(written.episode_paths)) < 5
+    assert 1 < len(set(column(written, "file"))) < 5
     packets = sum(path.stat().st_size for path in (folder / "videos").rglob(f"{TOP}/*.mp4"))
     assert sum(path.stat().st_size for path in videos) < 1.3 * packets
     shows = [number_of(frame) for path in videos for frame in decode_all(path)]
@@ -116,14 +123,14 @@ def test_v21_videos_are_copied_and_everything_else_is_kept(tmp_path):
     rows = written.rows(1).to_pydict()
     assert rows["task_index"] == named
     assert (rows["index"][0], rows["episode_index"][0]) == (7, 1)
-    done = read_columns(written.episode_paths[0], ["next.done", "index"]).to_pydict()
+    done = read_columns(written.episodes[0].file, ["next.done", "index"]).to_pydict()
     assert done["next.done"][6] is True
     assert done["next.done"][5] is False
     # once more, from v3.0 to v3.0: several episodes of one video, each cut out
     convert(written, tmp_path / "again", "lerobot_v3", LeRobotWriterConfig(), workers=2)
     again = open_dataset(tmp_path / "again")
     assert_same(source, again)
-    assert len(set(again.episode_paths)) == 1
+    assert len(set(column(again, "file"))) == 1
 
 
 def test_images_become_videos_of_the_same_frames(tmp_path):
@@ -194,10 +201,10 @@ def test_a_folder_that_holds_something_else_stays_as_it_is(tmp_path):
     convert(source, out, "aloha_hdf5", workers=1)
     with pytest.raises(UserError, match="another kind: format was aloha_hdf5, now lerobot_v3"):
         convert(source, out, "lerobot_v3", PNG)
-    os.utime(source.episode_paths[0], ns=(0, 0))
+    os.utime(source.episodes[0].file, ns=(0, 0))
     with pytest.raises(UserError, match="another kind: content was"):
         convert(source, out, "aloha_hdf5")
-    assert open_dataset(out).episode_count == 1
+    assert len(open_dataset(out).episodes) == 1
 
 
 def test_a_conversion_killed_at_its_first_step_goes_on(tmp_path):
@@ -217,12 +224,12 @@ def test_an_instruction_is_given_to_episodes_of_lerobot_that_have_none(tmp_path)
     for path in (folder / "meta" / "episodes").rglob("*.parquet"):
         change_table(path, lambda c: c.update(tasks=[[], ["stack"]]))
     source = open_dataset(folder)
-    source.instructions = [told or "pick" for told in source.instructions]
+    source.episodes = [replace(e, instruction=e.instruction or "pick") for e in source.episodes]
     convert(source, tmp_path / "out", "lerobot_v3", PNG, workers=1)
     written = open_dataset(tmp_path / "out")
-    assert written.instructions == ["pick", "stack"]
+    assert column(written, "instruction") == ["pick", "stack"]
     tasks = read_tasks(tmp_path / "out")
-    for episode, said in enumerate(written.instructions):
+    for episode, said in enumerate(column(written, "instruction")):
         (index,) = set(written.rows(episode).column("task_index").to_pylist())
         assert tasks[index] == said
 
@@ -251,7 +258,7 @@ def test_an_episode_with_a_broken_frame_is_named_or_left_out_by_choice(tmp_path)
     said = convert(source, tmp_path / "skip", "lerobot_v3", PNG, undecodable="skip", workers=1)
     assert "2 episodes, 7 steps, all checked; 1 left out, named in conversion.json" in said
     written = open_dataset(tmp_path / "skip")
-    assert written.seeds == [100, 102]
+    assert column(written, "seed") == [100, 102]
     np.testing.assert_array_equal(written.action(1), source.action(2))
     plan = json.loads((tmp_path / "skip" / "conversion.json").read_text())
     assert "step 4 cannot be decoded" in plan["left_out"]["1"]
@@ -270,7 +277,7 @@ def test_the_check_finds_what_differs(tmp_path):
     other.frame = lambda episode, step, camera: 255 - source.frame(episode, step, camera)
     with pytest.raises(UserError, match=r"camera wrist, step 0 differs by .* of 255"):
         check_episode(source, other, (0, 0))
-    other.seeds[0] = 5
+    other.episodes = [replace(other.episodes[0], seed=5)]
     with pytest.raises(UserError, match="seed is 5, in its source 100"):
         check_episode(source, other, (0, 0))
 

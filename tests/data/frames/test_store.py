@@ -45,7 +45,7 @@ def every_frame(dataset, camera):
     return np.stack(
         [
             dataset.frame(episode, step, camera)
-            for episode in range(dataset.episode_count)
+            for episode in range(len(dataset.episodes))
             for step in range(dataset.lengths[episode])
         ]
     )

@@ -21,7 +21,7 @@ def write_aloha(folder, name, cameras=None, size=3, seed=0):
 
 def test_a_whole_folder_has_no_problem(make_folder):
     dataset, findings = open_readable(make_folder([4, 5]))
-    assert dataset.episode_count == 2
+    assert len(dataset.episodes) == 2
     assert findings == []
 
 
@@ -34,7 +34,7 @@ def test_every_broken_aloha_file_is_named_and_the_rest_is_read(tmp_path):
     with h5py.File(tmp_path / "episode_4.hdf5", "a") as file:
         del file["action"]
     dataset, findings = open_readable(tmp_path)
-    assert [path.name for path in dataset.episode_paths] == [
+    assert [episode.name for episode in dataset.episodes] == [
         "episode_0.hdf5",
         "episode_2.hdf5",
         "episode_5.hdf5",
@@ -63,7 +63,7 @@ def test_cameras_sizes_and_schemas_that_differ_are_named(tmp_path):
         schema = json.loads(file.attrs["schema"])
         file.attrs["schema"] = json.dumps(schema | {"rate": 20.0})
     dataset, findings = open_readable(tmp_path)
-    assert dataset.episode_count == 2
+    assert len(dataset.episodes) == 2
     expected = (
         {"rate": (20.0, 10.0)},
         {"cameras": ("top 9x8", "top 6x8")},
@@ -114,7 +114,7 @@ def test_what_the_reader_remarks_is_a_warning(tmp_path):
         write_aloha(tmp_path, f"episode_{episode}.hdf5", seed=episode)
     (tmp_path / "episode_2.hdf5").write_bytes(b"")
     dataset, (finding,) = open_readable(tmp_path)
-    assert dataset.episode_count == 2
+    assert len(dataset.episodes) == 2
     assert (finding.verdict, finding.kind) == (Verdict.WARNING, Kind.READER_NOTE)
     assert finding.detail == {"note": dataset.notes[0]}
 
@@ -125,7 +125,11 @@ def test_every_broken_video_is_named_and_the_rest_is_read(tmp_path):
     videos[1].unlink()
     videos[3].write_bytes(videos[3].read_bytes()[:300])
     dataset, findings = open_readable(folder)
-    assert dataset.episode_names == ["episode_000000", "episode_000002", "episode_000004"]
+    assert [episode.name for episode in dataset.episodes] == [
+        "episode_000000",
+        "episode_000002",
+        "episode_000004",
+    ]
     assert len(findings) == 2
     assert [f.detail["error"].path for f in findings] == [videos[1], videos[3]]
     _, findings = open_readable(folder, "skip")
@@ -149,7 +153,7 @@ def test_every_broken_parquet_file_is_named(tmp_path):
     change_table(files[2], lambda c: c["frame_index"].__setitem__(3, 5))
     files[3].unlink()
     dataset, findings = open_readable(folder)
-    assert dataset.episode_names == ["episode_000001", "episode_000004"]
+    assert [episode.name for episode in dataset.episodes] == ["episode_000001", "episode_000004"]
     texts = [f"{finding.detail['error']}" for finding in findings]
     assert len(texts) == 3
     assert f"{files[0]}: is not a readable parquet file" in texts[0]
@@ -162,7 +166,7 @@ def test_metadata_that_contradict_themselves_are_named(tmp_path):
     path = next((folder / "meta/episodes").rglob("*.parquet"))
     change_table(path, lambda c: c.update(dataset_from_index=[0, 9]))
     dataset, findings = open_readable(folder)
-    assert dataset.episode_names == ["episode_000000"]
+    assert [episode.name for episode in dataset.episodes] == ["episode_000000"]
     (finding,) = findings
     assert finding.kind is Kind.BROKEN_FILE
     assert "episode 1 is at steps 9 to 12 of the dataset" in f"{finding.detail['error']}"

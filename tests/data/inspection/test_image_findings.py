@@ -18,12 +18,12 @@ from tests.data.motion_for_tests import aloha_motion, sweep
 
 def found(dataset, undecodable="stop", count=MANY, every_frame=False):
     evidence = Evidence(dataset, InspectionConfig(undecodable=undecodable))
-    episodes = range(dataset.episode_count)
+    episodes = range(len(dataset.episodes))
     return find_in_images(evidence, look(dataset, episodes, count, every_frame=every_frame))
 
 
 def change_images(dataset, episode, change):
-    with h5py.File(dataset.episode_paths[episode], "a") as file:
+    with h5py.File(dataset.episodes[episode].file, "a") as file:
         images = file["observations/images/top"]
         images[...] = change(images[...])
 

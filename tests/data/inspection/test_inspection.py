@@ -54,7 +54,7 @@ def test_constant_nearly_constant_and_broken_dimensions_are_remarked(tmp_path):
     nearly = "nearly constant: std below the floor 0.01"
     assert remarks(dataset) == {("state", "j0"): "constant", ("action", "j1"): nearly}
     assert remarks(dataset, std_floor=1e-7) == {("state", "j0"): "constant"}
-    with h5py.File(dataset.episode_paths[1], "a") as file:
+    with h5py.File(dataset.episodes[1].file, "a") as file:
         file["observations/qpos"][:, 1] = np.nan
     assert remarks(open_dataset(tmp_path))["state", "j1"] == "60 values are not finite"
 
@@ -69,7 +69,7 @@ def test_settings_that_make_no_sense_are_refused(config):
 
 def test_before_training_the_same_is_found_in_a_few_episodes(tmp_path):
     dataset = aloha_motion(tmp_path, stuck, lengths=(60,) * 5)
-    with h5py.File(dataset.episode_paths[2], "a") as file:
+    with h5py.File(dataset.episodes[2].file, "a") as file:
         file["observations/images/top"][...] = 0
     findings = inspect_before_training(dataset, InspectionConfig(chunk_length=8))
     assert [f.kind for f in findings] == [Kind.CONSTANT, Kind.BLACK_CAMERA]
@@ -77,7 +77,7 @@ def test_before_training_the_same_is_found_in_a_few_episodes(tmp_path):
 
 def test_only_some_episodes_of_many_are_shown_and_all_are_looked_at(tmp_path):
     dataset = aloha_motion(tmp_path, lengths=(12,) * 7)
-    with h5py.File(dataset.episode_paths[2], "a") as file:
+    with h5py.File(dataset.episodes[2].file, "a") as file:
         file["observations/images/top"][...] = 0
     inspection = inspect_folder(tmp_path, InspectionConfig(), shown_episodes=3)
     assert inspection.shown == [0, 3, 6]
@@ -116,7 +116,7 @@ def test_long_curves_keep_their_extremes():
 def test_a_browser_shows_findings_images_and_curves(tmp_path, write):
     write(tmp_path / "data", stuck)
     inspection = inspect_folder(tmp_path / "data", InspectionConfig(), shown_episodes=50)
-    names = inspection.dataset.episode_names
+    names = [episode.name for episode in inspection.dataset.episodes]
     out = tmp_path / "page.html"
     write_page(out, inspection_page(inspection))
     with opened(out) as page:

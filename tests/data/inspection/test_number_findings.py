@@ -55,7 +55,7 @@ def test_samples_of_other_software_have_no_more_than_notes(samples, sample):
 
 def test_values_that_are_not_finite_are_errors(tmp_path):
     dataset = aloha_motion(tmp_path)
-    with h5py.File(dataset.episode_paths[1], "a") as file:
+    with h5py.File(dataset.episodes[1].file, "a") as file:
         file["action"][7, 2] = np.nan
         file["action"][9, 1] = np.inf
         file["observations/qpos"][:, 0] = np.nan

@@ -81,7 +81,7 @@ def test_the_samples_equal_what_lerobot_reads_back(samples, tmp_path, name):
     assert dataset.schema.camera_names == ("top", "wrist")
     assert dataset.schema.state_names == tuple(f"joint_{i}" for i in range(6))
     assert dataset.schema.rate == 20
-    assert set(dataset.instructions) == {"pick the red square"}
+    assert {episode.instruction for episode in dataset.episodes} == {"pick the red square"}
 
     data.setup("fit")
     known = np.concatenate([data.train_samples._numbers, data.held_out_samples._numbers])
@@ -126,9 +126,11 @@ def test_numbers_are_those_that_were_written(tmp_path, version):
     assert schema.state_names == schema.action_names == ("shoulder", "elbow", "gripper")
     assert (schema.rate, schema.environment, schema.camera_names) == (RATE, "", ("top", "wrist"))
     assert [(c.height, c.width) for c in schema.cameras] == [(HEIGHT, WIDTH)] * 2
-    assert dataset.instructions == ["pick the cube", *["stack the cubes"] * 4]
-    assert dataset.episode_names[1] == "episode_000001"
-    assert dataset.seeds == dataset.outcomes == [None] * 5
+    told = [episode.instruction for episode in dataset.episodes]
+    assert told == ["pick the cube", *["stack the cubes"] * 4]
+    np.testing.assert_allclose(dataset.timestamps(1), np.arange(12) / RATE, atol=1e-6)
+    assert dataset.episodes[1].name == "episode_000001"
+    assert {(e.seed, e.outcome) for e in dataset.episodes} == {(None, None)}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ def test_episodes_follow_each_other_under_their_folders_names(folders):
     assert isinstance(mixed, MixedDataset)
     assert isinstance(mixed, DemonstrationDataset)
     assert mixed.lengths.tolist() == [5, 6, 4, 3, 2]
-    assert mixed.episode_names[1:3] == ["one/episode_000001.hdf5", "two/episode_000000.hdf5"]
+    names = [episode.name for episode in mixed.episodes]
+    assert names[1:3] == ["one/episode_000001.hdf5", "two/episode_000000.hdf5"]
     np.testing.assert_array_equal(mixed.state(1), one.state(1))
     np.testing.assert_array_equal(mixed.action(4), two.action(2))
     np.testing.assert_array_equal(mixed.vector(2, "velocity"), two.vector(0, "velocity"))
@@ -60,7 +61,7 @@ def test_each_has_its_own_selection_on_top_of_the_shared_one(folders):
     )
     assert mixed.lengths.tolist() == [6, 3, 2]
     assert mixed.schema.state_names == ("j1",)
-    assert mixed.episode_indices.tolist() == [1, 3, 4]
+    assert [episode.index for episode in mixed.episodes] == [1, 3, 4]
     assert mixed.frame(2, 0, "top").shape == (3, 4, 3)
 
 

@@ -27,7 +27,7 @@ def test_without_a_selection_nothing_changes(folder):
     plain, view = open_dataset(folder), open_demonstrations(folder)
     assert isinstance(view, DemonstrationDataset)
     assert view.schema == plain.schema
-    assert view.episode_names == plain.episode_names
+    assert view.episodes == plain.episodes
     for episode in range(4):
         np.testing.assert_array_equal(view.state(episode), plain.state(episode))
         np.testing.assert_array_equal(
@@ -44,9 +44,8 @@ def test_episodes_by_index_and_by_name(folder):
         {"episodes": [1, 2, 3], "exclude": [2]},
     ):
         view = open_demonstrations(folder, select)
-        assert view.episode_indices.tolist() == [1, 3]
+        assert [(e.index, e.seed) for e in view.episodes] == [(1, 101), (3, 103)]
         assert view.lengths.tolist() == [6, 8]
-        assert view.seeds == [101, 103]
         np.testing.assert_array_equal(view.action(1), plain.action(3))
         np.testing.assert_array_equal(view.frame(1, 7, "top"), plain.frame(3, 7, "top"))
 
@@ -71,7 +70,7 @@ def test_an_index_is_that_on_disk_although_others_are_left_out(tmp_path, make_fo
     assert view.lengths.tolist() == expected
     assert open_demonstrations(folder, {"episodes": [4]}).lengths.tolist() == [8]
     mixed = opened({"exclude": [3]}, [{"path": folder}])
-    assert mixed.episode_indices.tolist()[-2:] == [5 + 3, 5 + 4]
+    assert [episode.index for episode in mixed.episodes][-2:] == [5 + 3, 5 + 4]
     with pytest.raises(UserError, match=r"\[1\] are not among those that are used"):
         choose_episodes("train_episodes", [1], view)
 
@@ -88,7 +87,7 @@ def test_what_is_wrong_with_an_excluded_episode_does_not_matter(tmp_path, make_f
     view = open_demonstrations(folder, {"exclude": [1, "episode_000002"]})
     assert (view.lengths.tolist(), view.notes) == ([4, 7], [])
     mixed = open_demonstrations(folder, {"episodes": [0]}, [{"path": make_folder([3], name="two")}])
-    assert mixed.episode_indices.tolist() == [0, 4]
+    assert [episode.index for episode in mixed.episodes] == [0, 4]
 
     folder = write_lerobot(tmp_path / "d", [4, 5, 6], "v2.1")
     (folder / "data" / "chunk-000" / "episode_000001.parquet").unlink()
@@ -102,7 +101,7 @@ def test_train_and_held_out_episodes_are_named_as_on_disk(folder):
     data = DemonstrationDataModule(
         folder, 3, 4, select={"exclude": [1]}, train_episodes=["episode_000000", 3]
     )
-    names = data.dataset.episode_names
+    names = [episode.name for episode in data.dataset.episodes]
     assert [names[e] for e in data.train_episodes] == ["episode_000000.hdf5", "episode_000003.hdf5"]
     excluded = DemonstrationDataModule(folder, 3, 4, select={"exclude": [1]}, train_episodes=[1])
     with pytest.raises(UserError, match=r"train_episodes: episodes \[1\] are not among those"):

@@ -1,6 +1,7 @@
 """The datasets that we write for LeRobot and rerun to open; the same ones every time."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,10 @@ def write_case(name: str, folder: Path) -> Path:
     made = folder / f"{name}.source"
     _SOURCES[source](made)
     dataset = open_dataset(made)
-    dataset.instructions = [told or "stack the cubes" for told in dataset.instructions]
+    dataset.episodes = [
+        replace(episode, instruction=episode.instruction or "stack the cubes")
+        for episode in dataset.episodes
+    ]
     convert(dataset, folder / name, "lerobot_v3", config, workers=1)
     return folder / name
 

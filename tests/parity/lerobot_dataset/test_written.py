@@ -22,7 +22,7 @@ def test_lerobot_reads_what_we_write(tmp_path, case):
     dataset = open_dataset(write_case(case, tmp_path))
     assert (said["episodes"], said["frames"], said["rate"]) == (5, sum(LENGTHS), 10)
     assert dataset.lengths.tolist() == list(LENGTHS)
-    assert len(set(dataset.episode_paths)) > 1
+    assert len({episode.file for episode in dataset.episodes}) > 1
     assert len({dataset.image_file(episode, "top") for episode in range(5)}) > 1
     assert len(said["steps"]) == sum(LENGTHS)
     ends = np.cumsum(LENGTHS)
@@ -30,7 +30,7 @@ def test_lerobot_reads_what_we_write(tmp_path, case):
         episode = int(np.searchsorted(ends, index, side="right"))
         at = index - int(ends[episode] - LENGTHS[episode])
         assert (step["episode"], step["step"], step["index"]) == (episode, at, index)
-        assert step["task"] == dataset.instructions[episode]
+        assert step["task"] == dataset.episodes[episode].instruction
         np.testing.assert_array_equal(np.float32(step["state"]), dataset.state(episode)[at])
         rows = np.minimum(at + np.arange(4), LENGTHS[episode] - 1)
         np.testing.assert_array_equal(np.float32(step["actions"]), dataset.action(episode)[rows])
