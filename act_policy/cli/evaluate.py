@@ -16,12 +16,6 @@ from typing import Any
 from act_policy.cli.entry import CONFIGS, load_yaml, plain
 from act_policy.errors import UserError
 
-LOADING = {
-    *("_target_", "path", "batch_size", "workers", "std_floor", "undecodable", "cache", "mix"),
-    *("held_out_fraction", "train_episodes", "held_out_episodes"),
-}
-"""Settings of a run's data that say how it was trained on; all others say what it is."""
-
 ROLLOUT_ALONE = [
     "episodes",
     "seed",
@@ -87,24 +81,26 @@ def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, o
     from act_policy.checkpoints.open import open_policy
     from act_policy.checkpoints.source import Source
     from act_policy.evaluation.evaluate import evaluate
+    from act_policy.evaluation.open_loop.run_data import score_held_out
     from act_policy.evaluation.results import build_success_table, list_warnings
+    from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
     from act_policy.evaluation.sections.html_report import Background
     from act_policy.sim.rendering import choose_gl_backend
 
     choose_gl_backend()  # once, here: the worker processes inherit it
-    demonstrations = find_demonstrations(config, run)
+    trained_with = run_config(run)
     load = partial(open_policy, source=Source.from_config(config.source))
     report = evaluate(
         checkpoint,
         out,
         settings,
-        demonstrations,
+        find_demonstrations(trained_with, config.demonstrations),
         baselines=config.baselines,
         videos=config.videos,
         workers=None if config.workers == "auto" else config.workers,
         background=Background(
             None if run is None else run / "metrics.csv",
-            lambda policy: held_out_errors(config, run, policy),
+            lambda policy: score_held_out(policy, trained_with, config.demonstrations),
         ),
         load=load,
     )
@@ -124,6 +120,7 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
 
     from act_policy.checkpoints.open import open_policy
     from act_policy.checkpoints.source import Source
+    from act_policy.data.selection.demonstrations import reading_options
     from act_policy.evaluation.open_loop.run_data import open_run_data, scored_data
     from act_policy.evaluation.replay import replay
     from act_policy.evaluation.results import build_error_table
@@ -133,9 +130,10 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
             f"demonstrations=: checkpoint={checkpoint} belongs to no run whose data they "
             "could be; give data.path= for those to score"
         )
-    own = open_run_data(run_config(run), config.demonstrations)
+    trained_with = run_config(run)
+    own = open_run_data(trained_with, config.demonstrations)
     # another folder is read, cropped and selected from as the run's own, unless said otherwise
-    options = reading_options(run) | {
+    options = reading_options(trained_with) | {
         key: config.data[key] for key in ("schema", "jpeg_order") if config.data[key] is not None
     }
     report = replay(
@@ -151,65 +149,8 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
     Console().print(build_error_table(report))
 
 
-def held_out_errors(config: Any, run: Path | None, policy: Any) -> Any:
-    """Errors on the episodes that the run held out, on some of their steps; None without them."""
-    from act_policy.evaluation.open_loop.run_data import open_run_data
-    from act_policy.evaluation.open_loop.score import score_open_loop
-
-    try:
-        own = open_run_data(run_config(run), config.demonstrations)
-        if own is None or not own.held_out:
-            return None
-        return score_open_loop(
-            policy, own.dataset, own.held_out, own.pool, chunks=200, says=own.says_held_out
-        )
-    except UserError as error:  # the rollouts are done, and worth their report
-        print(f"the report has no open-loop error: {error}")
-        return None
-
-
 def run_config(run: Path | None) -> Any:
     """The configuration that a run was trained with, as plain values; empty without a run."""
     if run is None or not (run / "config.yaml").is_file():
         return {}
     return plain(load_yaml(run / "config.yaml"))
-
-
-def reading_options(run: Path | None) -> dict[str, Any]:
-    """How the run read its files, and what it selected of them; for `open_demonstrations`."""
-    data = run_config(run).get("data") or {}
-    return {key: value for key, value in data.items() if key not in LOADING}
-
-
-def find_demonstrations(config: Any, run: Path | None) -> Any:
-    """Read what the policy was trained on: to replay it, to refuse its seeds, to do alike.
-
-    What the run selected, and how it read the files, holds for a folder that is named here, too.
-    """
-    from act_policy.data.lerobot.hub import is_at_hand
-    from act_policy.evaluation.evaluate import TrainingDemonstrations
-
-    folder, options = config.demonstrations, {}
-    if data := run_config(run).get("data"):
-        options = reading_options(run)
-        if folder is None:
-            every = [str(part.get("path")) for part in (data, *(data.get("mix") or []))]
-            gone = ", ".join(path for path in every if not is_at_hand(path))
-            if gone:
-                print(
-                    f"the demonstrations of the run are no longer at {gone}: demonstrations=FOLDER"
-                )
-            folder = None if gone else every[0]
-    if folder is None:
-        print(
-            "no demonstrations at hand, so none is replayed; name them with demonstrations=FOLDER"
-        )
-        return None
-    from act_policy.data.aloha.episode import recorded_config
-    from act_policy.data.selection.demonstrations import open_demonstrations
-
-    mix = data.get("mix") if config.demonstrations is None and data else None
-    dataset = open_demonstrations(folder, mix=mix, **options)
-    actions = [dataset.action(episode) for episode in range(len(dataset.episodes))]
-    seeds = frozenset(e.seed for e in dataset.episodes if e.seed is not None)
-    return TrainingDemonstrations(actions, seeds, recorded_config(dataset.episodes[0].file))

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -17,6 +16,7 @@ from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.evaluation.results import check_writable, summarise, write_json
 from act_policy.evaluation.rollouts.baselines import draw_demonstration
+from act_policy.evaluation.rollouts.demonstrations import TrainingDemonstrations
 from act_policy.evaluation.rollouts.run import (
     Environment,
     EpisodeResult,
@@ -76,19 +76,6 @@ class EvaluationConfig:
     def seeds(self) -> list[int]:
         """One an initial state."""
         return list(range(self.seed, self.seed + self.episodes))
-
-
-class TrainingDemonstrations(NamedTuple):
-    """The demonstrations that a policy was trained on.
-
-    actions: (T, a) of each demonstration.
-    seeds: of their initial states.
-    config: how they were recorded, where it is known.
-    """
-
-    actions: Sequence[np.ndarray]
-    seeds: frozenset[int] = frozenset()
-    config: Mapping[str, Any] = MappingProxyType({})
 
 
 def evaluate(

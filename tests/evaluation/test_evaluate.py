@@ -6,7 +6,6 @@ import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -15,9 +14,13 @@ from rich.console import Console
 
 from act_policy import UserError
 from act_policy.checkpoints.locate import find_run, find_weights, identity
-from act_policy.cli.evaluate import find_demonstrations
-from act_policy.evaluation.evaluate import EvaluationConfig, TrainingDemonstrations, evaluate
+from act_policy.cli.evaluate import run_config
+from act_policy.evaluation.evaluate import EvaluationConfig, evaluate
 from act_policy.evaluation.results import build_success_table, list_warnings, write_json
+from act_policy.evaluation.rollouts.demonstrations import (
+    TrainingDemonstrations,
+    find_demonstrations,
+)
 from act_policy.evaluation.statistics import wilson_interval
 from act_policy.types import Schema
 from tests.evaluation.evaluation_for_tests import (
@@ -221,21 +224,24 @@ def foreign_run(tmp_path: Path) -> Path:
 def test_a_runs_demonstrations_are_read_as_the_run_read_them(
     foreign_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    find = find_demonstrations
-    nothing, moved = SimpleNamespace(demonstrations=None), tmp_path / "moved"
-    found = find(nothing, foreign_run)
+    config, moved = run_config(foreign_run), tmp_path / "moved"
+    found = find_demonstrations(config, None)
+    assert found is not None
     np.testing.assert_array_equal(found.actions, np.full((1, 4, 2), 7))
     assert (found.seeds, found.config) == (frozenset(), {})
     (tmp_path / "demonstrations").rename(moved)
-    assert find(nothing, foreign_run) is None
+    assert find_demonstrations(config, None) is None
     assert "no longer at" in capsys.readouterr().out
-    assert len(find(SimpleNamespace(demonstrations=str(moved)), foreign_run).actions) == 1
+    found = find_demonstrations(config, str(moved))
+    assert found is not None
+    assert len(found.actions) == 1
     with h5py.File(moved / "episode_0.hdf5", "a") as file:
         file.attrs["settings"] = json.dumps({"quality": "exact"})
         file.attrs["seed"] = 5
-    found = find(SimpleNamespace(demonstrations=str(moved)), foreign_run)
+    found = find_demonstrations(config, str(moved))
+    assert found is not None
     assert (found.seeds, found.config) == (frozenset({5}), {"quality": "exact"})
-    assert find(nothing, None) is None
+    assert find_demonstrations({}, None) is None
 
 
 def test_earlier_results_survive_a_failure(tmp_path: Path) -> None:

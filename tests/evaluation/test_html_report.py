@@ -16,8 +16,9 @@ from act_policy.cli import evaluate as evaluate_command
 from act_policy.data.aloha.dataset import write_episode
 from act_policy.data.open import open_dataset
 from act_policy.data.statistics import compute_statistics
-from act_policy.evaluation.evaluate import EvaluationConfig, TrainingDemonstrations, evaluate
+from act_policy.evaluation.evaluate import EvaluationConfig, evaluate
 from act_policy.evaluation.results import format_errors
+from act_policy.evaluation.rollouts.demonstrations import TrainingDemonstrations
 from act_policy.evaluation.rollouts.moments import Look, even_steps, see_moments
 from act_policy.evaluation.rollouts.run import EpisodeResult
 from act_policy.evaluation.sections.chunk_sections import match_joints

@@ -92,6 +92,6 @@ def test_from_demonstrations_to_an_exported_policy(tmp_path: Path) -> None:
         "baselines=false",
         "execute_steps=4",
     )
-    assert "no demonstrations at hand" not in again
+    assert "no demonstrations to replay" not in again
     judged = json.loads((tmp_path / "judged" / "evaluation.json").read_text())
     assert judged["settings"] == {**report["settings"], "episodes": 1}

@@ -5,14 +5,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from act_policy.cli.evaluate import find_demonstrations
+from act_policy.cli.evaluate import run_config
 from act_policy.data.aloha.dataset import write_episode
 from act_policy.data.open import open_dataset
+from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, Schema
 from tests.paths import ROOT
@@ -76,7 +76,7 @@ def test_train_resume_export_and_the_demonstrations_of_an_evaluation(tmp_path: P
     schema = json.loads((tmp_path / "export" / "schema.json").read_text())
     assert Schema.from_dict(schema) == policy.schema
 
-    found = find_demonstrations(SimpleNamespace(demonstrations=None), run)
+    found = find_demonstrations(run_config(run), None)
     actions = open_dataset(demonstrations).action(2)
     assert len(found.actions) == 4
     np.testing.assert_array_equal(found.actions[1], actions[:, [2, 1]])

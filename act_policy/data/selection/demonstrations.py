@@ -18,6 +18,13 @@ from act_policy.types import Schema
 Demonstrations = SelectedDataset | MixedDataset
 
 
+LOADING = {
+    *("_target_", "path", "batch_size", "workers", "std_floor", "undecodable", "cache", "mix"),
+    *("held_out_fraction", "train_episodes", "held_out_episodes"),
+}
+"""Settings of a run's data that say how it was trained on; all others say what it is."""
+
+
 def open_demonstrations(
     path: str | Path,
     select: Mapping[str, Any] | None = None,
@@ -63,6 +70,12 @@ def open_demonstrations(
         parts.append(_open_selected(entry["path"], shared | (entry.get("select") or {}), options))
         weights.append(float(weight))
     return MixedDataset(parts, weights)
+
+
+def reading_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Give how a run read its files and what it selected of them, from its config.yaml."""
+    data = config.get("data") or {}
+    return {key: value for key, value in data.items() if key not in LOADING}
 
 
 def open_as_run(path: str | Path, schema: Schema, options: Mapping[str, Any]) -> Demonstrations:

@@ -1,9 +1,13 @@
-"""The demonstrations of a training run, split as the run split them."""
+"""The demonstrations of a training run, read and split as the run read and split them.
+
+`config` is everywhere the run's config.yaml as plain values, empty where there is no run.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.lerobot.hub import is_at_hand
 from act_policy.data.selection.demonstrations import (
@@ -13,6 +17,7 @@ from act_policy.data.selection.demonstrations import (
 )
 from act_policy.errors import UserError
 from act_policy.evaluation.open_loop.baselines import Pool
+from act_policy.evaluation.open_loop.score import OpenLoop, score_open_loop
 from act_policy.types import Schema
 
 SETTING = "data.episodes"
@@ -57,7 +62,7 @@ def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | No
     """Open what a run was trained on; None where it is not there.
 
     Args:
-        config: of the run, plain values; empty where there is no run.
+        config: of the run.
         folder: where its demonstrations are now; None is where they were.
     """
     if not config.get("data"):
@@ -73,6 +78,28 @@ def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | No
 
     data = DemonstrationDataModule(chunk_length=1, seed=config.get("seed", 0), **data_config)
     return RunData(data.dataset, data.train_episodes.tolist(), data.held_out_episodes.tolist())
+
+
+def score_held_out(
+    policy: ChunkPolicy, config: Mapping[str, Any], folder: str | None
+) -> OpenLoop | None:
+    """Score 200 chunks of the episodes that the run held out; None where there are none.
+
+    Args:
+        policy: predicts.
+        config: of the run.
+        folder: where its demonstrations are now; None is where they were.
+    """
+    try:
+        run = open_run_data(config, folder)
+        if run is None or not run.held_out:
+            return None
+        return score_open_loop(
+            policy, run.dataset, run.held_out, run.pool, chunks=200, says=run.says_held_out
+        )
+    except UserError as error:  # the rollouts are done, and worth their report
+        print(f"the report has no open-loop error: {error}")
+        return None
 
 
 def scored_data(

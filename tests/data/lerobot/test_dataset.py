@@ -11,14 +11,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import av
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from act_policy.cli.evaluate import find_demonstrations
 from act_policy.data.dataset import UndecodableFrameError
 from act_policy.data.frames.store import FrameStore
 from act_policy.data.loading.datamodule import DemonstrationDataModule
@@ -26,6 +24,7 @@ from act_policy.data.open import open_dataset
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.data.video.file import BrokenFrameError, VideoFile
 from act_policy.errors import UserError
+from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
 from tests.data.lerobot_for_tests import (
     HEIGHT,
     RATE,
@@ -618,7 +617,7 @@ def test_the_report_shows_a_lerobot_folder(tmp_path):
 
 def test_an_evaluation_replays_its_actions(tmp_path):
     folder = write_lerobot(tmp_path, lengths=(4, 6), kind="image")
-    replayed = find_demonstrations(SimpleNamespace(demonstrations=str(folder)), None)
+    replayed = find_demonstrations({}, str(folder))
     assert [len(actions) for actions in replayed.actions] == [4, 6]
     np.testing.assert_array_equal(replayed.actions[1], arrays(6, 1)[1])
 

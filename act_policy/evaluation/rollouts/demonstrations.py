@@ -1,0 +1,54 @@
+"""The demonstrations that a policy was trained on, as its rollouts need them."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from act_policy.data.aloha.episode import recorded_config
+from act_policy.data.lerobot.hub import is_at_hand
+from act_policy.data.selection.demonstrations import open_demonstrations, reading_options
+
+
+class TrainingDemonstrations(NamedTuple):
+    """The demonstrations that a policy was trained on.
+
+    actions: (T, a) of each demonstration.
+    seeds: of their initial states.
+    config: how they were recorded, where it is known.
+    """
+
+    actions: Sequence[np.ndarray]
+    seeds: frozenset[int] = frozenset()
+    config: Mapping[str, Any] = MappingProxyType({})
+
+
+def find_demonstrations(
+    config: Mapping[str, Any], folder: str | None
+) -> TrainingDemonstrations | None:
+    """Read what the policy was trained on: to replay it, to refuse its seeds, to match its images.
+
+    Args:
+        config: the run's config.yaml as plain values, empty where there is no run; its selection
+            and reading options hold for `folder` as well.
+        folder: where the demonstrations are now; None is where the run found them.
+
+    Returns:
+        None, which is printed, where there are none.
+    """
+    data, mix = config.get("data"), None
+    if folder is None and data:
+        mix = data.get("mix")
+        every = [str(part.get("path")) for part in (data, *(mix or []))]
+        folder = every[0]
+        if gone := ", ".join(path for path in every if not is_at_hand(path)):
+            print(f"the demonstrations of the run are no longer at {gone}: demonstrations=FOLDER")
+            folder = None
+    if folder is None:
+        print("there are no demonstrations to replay; give demonstrations=FOLDER")
+        return None
+    dataset = open_demonstrations(folder, mix=mix, **reading_options(config))
+    actions = [dataset.action(episode) for episode in range(len(dataset.episodes))]
+    seeds = frozenset(e.seed for e in dataset.episodes if e.seed is not None)
+    return TrainingDemonstrations(actions, seeds, recorded_config(dataset.episodes[0].file))
