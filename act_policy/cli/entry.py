@@ -2,7 +2,7 @@
 
 Hydra composes, nothing more: no output folder, no change of directory, no logging set up. Exit
 codes: 0 done, 2 the user's input is wrong (one message, no traceback), 1 anything else,
-130 interrupted; a script that has others returns them from its main.
+130 interrupted; a command that has others exits by itself.
 """
 
 import difflib
@@ -38,18 +38,25 @@ It is given the composed configuration and the keys that the command line sets.
 
 def run(
     config_name: str,
-    main: Callable[[DictConfig], int | None],
+    main: Callable[[DictConfig], float | None],
     arguments: list[str],
     saved_config: SavedConfig | None = None,
 ) -> NoReturn:
-    """Compose, call `main(config)` and exit with the code it returns; `--help`, `--cfg` only print.
+    """Compose, call `main(config)` and exit; `--help` and `--cfg` only print.
 
+    What `main` returns is what a sweep (`--multirun`) minimises.
     The command line's settings are laid over the configuration that saved_config loads.
     """
     warnings.formatwarning = _warning
     try:
         if {"-h", "--help"} & set(arguments):
             print(_help(config_name, (main.__globals__.get("__doc__") or "").strip()))
+            sys.exit(0)
+        if {"-m", "--multirun"} & set(arguments):
+            from act_policy.cli.sweep import sweep
+
+            rest = [a for a in arguments if a not in ("-m", "--multirun")]
+            sweep(config_name, main, rest)
             sys.exit(0)
         show = "--cfg" in arguments
         config = configuration(config_name, [a for a in arguments if a != "--cfg"], saved_config)
@@ -58,7 +65,7 @@ def run(
             sys.exit(0)
         if missing := sorted(OmegaConf.missing_keys(config)):
             raise UserError("missing: give " + ", ".join(f"{key}=..." for key in missing))
-        code = main(config) or 0
+        main(config)
     except BrokenPipeError:  # whoever read our words, `head` perhaps, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -71,7 +78,7 @@ def run(
             sys.exit(1)
         print(f"error: {ours}", file=sys.stderr)
         sys.exit(2)
-    sys.exit(code)
+    sys.exit(0)
 
 
 def plain(config: Any) -> Any:

@@ -5,6 +5,7 @@
 Exit code 0; 2 where training is impossible; 3 with strict=true where there are warnings.
 """
 
+import sys
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -13,7 +14,7 @@ WARNED = 3
 """Exit code of strict=true where there are warnings."""
 
 
-def main(config: DictConfig) -> int:
+def main(config: DictConfig) -> None:
     """Inspect the folder, print the tables and write the page."""
     from rich.console import Console
 
@@ -55,4 +56,5 @@ def main(config: DictConfig) -> int:
         more = f" (and {count - 1} more errors, see above)" if count > 1 else ""
         worst = inspection.sentence(inspection.findings[0])
         raise UserError(f"training is impossible: {worst}{more}")
-    return WARNED if config.strict and inspection.count(Verdict.WARNING) else 0
+    if config.strict and inspection.count(Verdict.WARNING):
+        sys.exit(WARNED)

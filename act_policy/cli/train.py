@@ -3,11 +3,14 @@
     act-policy train experiment=NAME data.path=FOLDER out=RUN
     act-policy train init=CHECKPOINT data.path=FOLDER out=RUN    (fine-tuning)
     act-policy train resume=RUN          (or a checkpoint in it, or resume=last out=RUN)
+    act-policy train --multirun seed=0,1,2 data.path=FOLDER out=SWEEP
 
 RUN holds config.yaml, versions.json, metrics.csv, report.html (its curves, while it trains) and
 checkpoints/{last,best}.ckpt. Ctrl-C stops after the current step with a checkpoint; resume= goes on
 exactly there. init= starts from the weights of a run, a bundle, or a checkpoint of LeRobot or of
-the original ACT, whose network and normalisation stay.
+the original ACT, whose network and normalisation stay. --multirun (-m) trains SWEEP/0, SWEEP/1, ...
+with Hydra's sweepers and launchers (hydra/sweeper=optuna, hydra/launcher=joblib, where they are
+installed); what they minimise is the least held-out loss.
 """
 
 import os
@@ -22,8 +25,8 @@ ORIGINAL_KL_WEIGHT = 10.0
 """What ACT and LeRobot train with."""
 
 
-def main(config: DictConfig) -> None:
-    """Build what the configuration says and train it."""
+def main(config: DictConfig) -> float | None:
+    """Build what the configuration says and train it; return the least held-out loss."""
     from act_policy.errors import UserError
     from act_policy.training import run_folder
 
@@ -42,6 +45,7 @@ def main(config: DictConfig) -> None:
     from lightning.pytorch.callbacks import LambdaCallback
 
     from act_policy.data.inspection.evidence import InspectionConfig
+    from act_policy.report.learning_curves import read_metrics
     from act_policy.training.build import build_training, finished, train
     from act_policy.training.check_demonstrations import check_demonstrations
     from act_policy.training.metrics_file import MetricsFile
@@ -50,7 +54,7 @@ def main(config: DictConfig) -> None:
     quiet_lightning()
     if checkpoint and (said := finished(checkpoint, config.max_steps, config.max_minutes)):
         print(said)
-        return
+        return None
     initial = None if resumed or config.get("init") is None else load_initial(config)
     if config.loss.kl_weight is None and config.model.latent_size:
         config.loss.kl_weight = ORIGINAL_KL_WEIGHT
@@ -103,6 +107,8 @@ def main(config: DictConfig) -> None:
     train(training, data, trainer, checkpoint)
     if run_folder.is_first_process():
         print(f"trained {trainer.global_step} steps in {training.minutes:.1f} minutes: {folder}")
+    rows = read_metrics(folder / run_folder.METRICS_FILE)
+    return min((row["held_out_l1"] for row in rows if "held_out_l1" in row), default=None)
 
 
 def load_initial(config: DictConfig) -> Any:

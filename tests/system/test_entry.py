@@ -21,6 +21,9 @@ def main(config):
     if config.colour.name == "grey":
         raise KeyboardInterrupt
     print(config.colour.name, config.coats, config.width)
+    if config.out:
+        print("out", Path(config.out).relative_to(Path.cwd()))
+    return config.width
 
 def saved(config):
     return entry.load_yaml(Path(config.again)) if config.again else None
@@ -37,7 +40,8 @@ def script(tmp_path: Path) -> Path:
     for name in ("red", "green"):
         (colours / f"{name}.yaml").write_text(f"name: {name}\nglossy: false\n")
     (tmp_path / "configs" / "paint.yaml").write_text(
-        "defaults: [colour: red, _self_]\ncoats: 2\nwidth: 0.5\nfence: ???\nagain: null\n"
+        "defaults: [colour: red, _self_]\n"
+        "coats: 2\nwidth: 0.5\nfence: ???\nagain: null\nout: null\n"
     )
     path = tmp_path / "paint.py"
     path.write_text(SCRIPT)
@@ -136,3 +140,43 @@ def test_a_saved_configuration_is_kept_but_for_what_is_said_again(script: Path) 
     saved.write_text("colour: {name: blue, glossy: true}\ncoats: 7\nwidth: 9.0\nfence: old\n")
     assert call(script, "again=saved.yaml", "width=1.5")[1] == "blue 7 1.5\n"
     assert call(script, "again=saved.yaml", "colour=green")[1] == "green 7 9.0\n"
+
+
+def test_a_sweep_gives_each_job_a_folder(script: Path) -> None:
+    code, text, error = call(script, "-m", "fence=north", "coats=1,2", "out=sweep")
+    assert (code, error) == (0, "")
+    painted = [line for line in text.splitlines() if not line.startswith("[")]  # Hydra's log
+    assert painted == ["red 1 0.5", "out sweep/0", "red 2 0.5", "out sweep/1"]
+    assert not (script.parent / "outputs").exists()
+    assert [path for path in (script.parent / "sweep").rglob("*") if path.is_file()] == [
+        script.parent / "sweep" / "multirun.yaml"
+    ]
+    named = call(script, "-m", "fence=a,b", "out=sweep", "hydra.sweep.subdir=${fence}")[1]
+    assert "out sweep/b" in named
+
+
+def test_a_failing_job_of_a_sweep_is_2_with_one_message(script: Path) -> None:
+    code, text, error = call(script, "-m", "fence=north", "colour.name=black,red", "out=sweep")
+    assert code == 2
+    assert "Traceback" not in error
+    assert "colour.name=black" in error  # which job
+    assert error.endswith("error: fence.yaml: black is sold out\n")
+    assert "red 2" in text  # the others run
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("coat=1,2", "did you mean coats?"),
+        ("coats=many,2", "expected int"),
+        ("color=red,green", "did you mean colour?"),
+        ("out=a,b", "hydra.sweep.subdir="),
+        ("out=runs/${fence}", "hydra.sweep.subdir="),
+        ("hydra/launcher=cloud", "hydra/launcher"),
+    ],
+)
+def test_wrong_input_of_a_sweep_is_2(script: Path, argument: str, words: str) -> None:
+    code, text, error = call(script, "--multirun", "fence=north", argument)
+    assert (code, text) == (2, "")
+    assert "Traceback" not in error
+    assert words in error

@@ -91,6 +91,19 @@ def test_help_is_fast_and_loads_no_torch() -> None:
     assert took < 3
 
 
+def test_a_sweep_trains_as_single_runs_do(demonstrations: Path, tmp_path: Path) -> None:
+    tiny = ("experiment=tiny", f"data.path={demonstrations}", "max_steps=4", "validate_every=2")
+    done = call("-m", *tiny, "seed=0,1", "out=sweep", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = call(*tiny, "seed=1", "out=single", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    losses = {}
+    for name in ("sweep/0", "sweep/1", "single"):
+        with (tmp_path / name / "metrics.csv").open() as file:
+            losses[name] = [row["train_l1"] for row in csv.DictReader(file)]
+    assert losses["sweep/1"] == losses["single"] != losses["sweep/0"]
+
+
 def test_trains_and_leaves_a_whole_run(demonstrations: Path, tmp_path: Path) -> None:
     done = call("experiment=tiny", f"data.path={demonstrations}", "out=run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
