@@ -4,7 +4,7 @@
     policy = ACTPolicy.load("runs/button")
     chunk = policy.predict_chunk(observation)
 
-Importing the package costs nothing: torch, numpy and gymnasium are loaded at first use.
+Importing the package loads none of its modules: each name here is imported at its first use.
 """
 
 from importlib import import_module
@@ -12,28 +12,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from act_policy.control.chunks.executor import ChunkExecutor as ChunkExecutor
+    from act_policy.control.policies.onnx_policy import OnnxPolicy as OnnxPolicy
+    from act_policy.control.policies.remote_policy import RemotePolicy as RemotePolicy
+    from act_policy.data.open import open_dataset as open_dataset
     from act_policy.errors import UserError as UserError
     from act_policy.model.act import ACT as ACT
     from act_policy.model.act import ACTConfig as ACTConfig
     from act_policy.model.policy import ACTPolicy as ACTPolicy
+    from act_policy.types import Camera as Camera
     from act_policy.types import Observation as Observation
     from act_policy.types import Schema as Schema
 
 __version__ = "0.1.0"
 
-_WHERE = {
-    "ACT": "act_policy.model.act",
-    "ACTConfig": "act_policy.model.act",
-    "ACTPolicy": "act_policy.model.policy",
-    "ChunkExecutor": "act_policy.control.chunks.executor",
-    "Observation": "act_policy.types",
-    "Schema": "act_policy.types",
-    "UserError": "act_policy.errors",
+_MODULES = {
+    "ACT": "model.act",
+    "ACTConfig": "model.act",
+    "ACTPolicy": "model.policy",
+    "Camera": "types",
+    "ChunkExecutor": "control.chunks.executor",
+    "Observation": "types",
+    "OnnxPolicy": "control.policies.onnx_policy",
+    "RemotePolicy": "control.policies.remote_policy",
+    "Schema": "types",
+    "UserError": "errors",
+    "open_dataset": "data.open",
 }
-__all__ = list(_WHERE)
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(f"act_policy.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

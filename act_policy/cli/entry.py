@@ -56,7 +56,7 @@ def run(
             from act_policy.cli.sweep import sweep
 
             rest = [a for a in arguments if a not in ("-m", "--multirun")]
-            sweep(config_name, main, rest)
+            sweep(config_name, main, rest, saved_config)
             sys.exit(0)
         show = "--cfg" in arguments
         config = configuration(config_name, [a for a in arguments if a != "--cfg"], saved_config)

@@ -11,11 +11,16 @@ from hydra.core.override_parser.types import Glob, IntervalSweep
 from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig
 
-from act_policy.cli.entry import CONFIGS, configuration
+from act_policy.cli.entry import CONFIGS, SavedConfig, configuration
 from act_policy.errors import UserError
 
 
-def sweep(config_name: str, main: Callable[[DictConfig], Any], arguments: list[str]) -> None:
+def sweep(
+    config_name: str,
+    main: Callable[[DictConfig], Any],
+    arguments: list[str],
+    saved_config: SavedConfig | None = None,
+) -> None:
     """Call `main` once per job of a sweep, each with a folder of its own as `out`.
 
     `out=` (Hydra's hydra.sweep.dir) is the folder of the sweep, and hydra.sweep.subdir names a
@@ -25,16 +30,15 @@ def sweep(config_name: str, main: Callable[[DictConfig], Any], arguments: list[s
         UserError: the settings are wrong, or there is no folder per job.
         Exception: of the first job that failed, raised when all jobs have run.
     """
-    own = [argument for argument in arguments if not argument.startswith("hydra")]
-    config = configuration(config_name, [given for a in own for given in first_value(a)])
+    if any(argument.startswith("resume=") for argument in arguments):
+        raise UserError("resume= continues one run; leave --multirun out")
+    config = first_job(config_name, arguments, saved_config)
     if "out" not in config:
         raise UserError("--multirun: this command has no out=, so its jobs have no folders")
-    if config.get("resume") is not None:
-        raise UserError("resume= continues one run; leave --multirun out")
     # A job's folder is its run, with a config.yaml of its own: Hydra adds nothing to it.
     overrides = ["hydra.output_subdir=null"]
     overrides += [argument for argument in arguments if not argument.startswith("out=")]
-    for folder in (a for a in own if a.startswith("out=")):
+    for folder in (argument for argument in arguments if argument.startswith("out=")):
         if "${" in folder or first_value(folder) != [folder]:
             raise UserError(
                 f"{folder}: out= is the folder of the whole sweep; hydra.sweep.subdir= names "
@@ -55,6 +59,14 @@ def sweep(config_name: str, main: Callable[[DictConfig], Any], arguments: list[s
             hydra.multirun(config_name, job, overrides)
         except ConfigCompositionException as error:
             raise UserError(str(error)) from None
+
+
+def first_job(
+    config_name: str, arguments: list[str], saved_config: SavedConfig | None = None
+) -> DictConfig:
+    """Compose the settings of the first job; UserError where they are wrong."""
+    own = [argument for argument in arguments if not argument.startswith("hydra")]
+    return configuration(config_name, [first for a in own for first in first_value(a)], saved_config)
 
 
 def first_value(argument: str) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from act_policy.cli.entry import configuration
+from act_policy.cli.sweep import first_job
 from tests.paths import ROOT
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -35,7 +36,10 @@ def test_the_documents_show_commands() -> None:
 def test_a_script_takes_the_settings_that_a_document_shows(command: str) -> None:
     _, script, *arguments = shlex.split(command)
     assert (ROOT / script).is_file()
-    configuration(Path(script).stem, arguments)  # raises UserError on an unknown setting
+    if arguments[:1] == ["-m"]:
+        first_job(Path(script).stem, arguments[1:])
+    else:
+        configuration(Path(script).stem, arguments)  # raises UserError on an unknown setting
 
 
 @pytest.mark.parametrize("command", [c for c in CALLS if c.startswith("make")])
