@@ -94,6 +94,13 @@ def load_yaml(path: Path) -> DictConfig:
     return config
 
 
+def run_config(run: Path | None) -> Any:
+    """The configuration that a run was trained with, as plain values; empty without a run."""
+    if run is None or not (run / "config.yaml").is_file():
+        return {}
+    return plain(load_yaml(run / "config.yaml"))
+
+
 def _warning(
     message: Warning | str,
     category: type[Warning],

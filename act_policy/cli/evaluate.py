@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from act_policy.cli.entry import CONFIGS, load_yaml, plain
+from act_policy.cli.entry import CONFIGS, load_yaml, run_config
 from act_policy.errors import UserError
 
 ROLLOUT_ALONE = [
@@ -147,10 +147,3 @@ def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None
         load=partial(open_policy, source=Source.from_config(config.source)),
     )
     Console().print(build_error_table(report))
-
-
-def run_config(run: Path | None) -> Any:
-    """The configuration that a run was trained with, as plain values; empty without a run."""
-    if run is None or not (run / "config.yaml").is_file():
-        return {}
-    return plain(load_yaml(run / "config.yaml"))

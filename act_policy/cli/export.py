@@ -20,20 +20,24 @@ folder of the original ACT needs source.cameras=[top,wrist] source.image_size=[4
 from pathlib import Path
 from typing import Any
 
+from act_policy.cli.entry import run_config
+
 
 def main(config: Any) -> None:
     """Load, export, verify, and say how far apart they are."""
     from act_policy.checkpoints.locate import find_run
     from act_policy.checkpoints.open import open_network
     from act_policy.checkpoints.source import Source
-    from act_policy.cli.evaluate import reading_options
+    from act_policy.data.selection.demonstrations import reading_options
     from act_policy.export.export import ExportConfig, export_policy
 
     settings = ExportConfig.checked(
         names(config.format), names(config.precision), config.max_error, config.observations
     )
     policy = open_network(config.checkpoint, Source.from_config(config.source))
-    settings = settings._replace(reading=reading_options(find_run(Path(config.checkpoint))))
+    settings = settings._replace(
+        reading=reading_options(run_config(find_run(Path(config.checkpoint))))
+    )
     out = Path(config.out)
     print(f"exporting {config.checkpoint} as {', '.join(settings.formats)}")
     report = export_policy(policy, out, settings)

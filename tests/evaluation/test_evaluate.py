@@ -14,7 +14,7 @@ from rich.console import Console
 
 from act_policy import UserError
 from act_policy.checkpoints.locate import find_run, find_weights, identity
-from act_policy.cli.evaluate import run_config
+from act_policy.cli.entry import run_config
 from act_policy.evaluation.evaluate import EvaluationConfig, evaluate
 from act_policy.evaluation.results import build_success_table, list_warnings, write_json
 from act_policy.evaluation.rollouts.demonstrations import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from act_policy.cli.evaluate import run_config
+from act_policy.cli.entry import run_config
 from act_policy.data.aloha.dataset import write_episode
 from act_policy.data.open import open_dataset
 from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
