@@ -66,7 +66,9 @@ def first_job(
 ) -> DictConfig:
     """Compose the settings of the first job; UserError where they are wrong."""
     own = [argument for argument in arguments if not argument.startswith("hydra")]
-    return configuration(config_name, [first for a in own for first in first_value(a)], saved_config)
+    return configuration(
+        config_name, [first for a in own for first in first_value(a)], saved_config
+    )
 
 
 def first_value(argument: str) -> list[str]:
