@@ -6,8 +6,6 @@ Videos are copied as they are where that is possible. Every episode is compared 
 before the folder counts as a dataset: all numbers, and the first, middle and last image.
 """
 
-from dataclasses import replace
-
 from omegaconf import DictConfig
 
 
@@ -26,10 +24,6 @@ def main(config: DictConfig) -> None:
         action_shift=config.action_shift,
         download=config.download,
     )
-    source.episodes = [
-        replace(episode, instruction=episode.instruction or config.instruction)
-        for episode in source.episodes
-    ]
     settings = LeRobotWriterConfig(
         images=config.images,
         codec=config.codec,
@@ -39,4 +33,13 @@ def main(config: DictConfig) -> None:
         video_file_mb=config.video_file_mb,
         files_per_chunk=config.files_per_chunk,
     )
-    print(convert(source, config.out, config.format, settings, config.undecodable, config.workers))
+    done = convert(
+        source,
+        config.out,
+        config.format,
+        settings,
+        config.undecodable,
+        config.workers,
+        config.instruction,
+    )
+    print(done)

@@ -4,13 +4,14 @@ OUT/conversion.json     what is converted into the folder, and whether that is d
 OUT/.unfinished         episodes that are not part of the dataset yet; removed at the end
 """
 
+import copy
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tqdm import tqdm
 from act_policy.data.aloha.episode import write_episode
 from act_policy.data.conversion.check import check_episode
 from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
-from act_policy.data.lerobot.source import describe, has_videos, stage
+from act_policy.data.lerobot.source import Parts, describe, stage, take_apart
 from act_policy.data.lerobot.staging import (
     LeRobotWriterConfig,
     StagedEpisode,
@@ -48,6 +49,7 @@ def convert(
     config: LeRobotWriterConfig | None = None,
     undecodable: str = "stop",
     workers: int | None = None,
+    instruction: str = "",
 ) -> str:
     """Write demonstrations into a folder of another format.
 
@@ -61,6 +63,7 @@ def convert(
         config: how a LeRobotDataset is written.
         undecodable: "stop" at a frame that cannot be decoded, or "skip" its episode.
         workers: processes; by default one a core.
+        instruction: of the episodes that have none.
 
     Returns:
         One sentence: what was written.
@@ -72,8 +75,9 @@ def convert(
     check_choice("format", target, FORMATS)
     check_choice("undecodable", undecodable, ("stop", "skip"))
     out, config = Path(out), config or LeRobotWriterConfig()
+    source = _instruct(source, instruction)
     workers = workers or usable_cores()
-    if target == "lerobot_v3" and config.images == "video" and not has_videos(source):
+    if target == "lerobot_v3" and config.images == "video" and not take_apart(source).has_videos:
         for camera in source.schema.cameras:
             check_encoder(config.codec, camera.height, camera.width)
     plan = {
@@ -103,6 +107,16 @@ def convert(
             "some space and give the same command again."
         ) from error
     return _summary(source, out, kept)
+
+
+def _instruct(source: DemonstrationDataset, instruction: str) -> DemonstrationDataset:
+    """Copy the source so that episodes without an instruction have this one."""
+    changed = copy.copy(source)
+    changed.episodes = [
+        replace(episode, instruction=episode.instruction or instruction)
+        for episode in source.episodes
+    ]
+    return changed
 
 
 def _fingerprint(source: DemonstrationDataset) -> str:
@@ -190,32 +204,35 @@ def _stage_all(
         )
 
 
-def _make_stager(*arguments: Any) -> Callable[[int, Callable[[], None]], None]:
-    return partial(_stage_one, *arguments)
-
-
-def _stage_one(
+def _make_stager(
     source: DemonstrationDataset,
     out: Path,
     target: str,
     config: LeRobotWriterConfig,
     undecodable: str,
+) -> Callable[[int, Callable[[], None]], None]:
+    """Return the function that stages one episode; called once in each process."""
+    parts = take_apart(source) if target == "lerobot_v3" else None
+    return partial(_stage_one, source, parts, out, config, undecodable)
+
+
+def _stage_one(
+    source: DemonstrationDataset,
+    parts: Parts | None,
+    out: Path,
+    config: LeRobotWriterConfig,
+    undecodable: str,
     episode: int,
     alive: Callable[[], None],
 ) -> None:
-    staging = out / STAGING_FOLDER
+    """Stage one episode: of a LeRobotDataset's parts, or as an HDF5 file where these are None."""
+    about, staging = source.episodes[episode], out / STAGING_FOLDER
     known = StagedEpisode(
-        episode,
-        int(source.lengths[episode]),
-        [source.episodes[episode].instruction],
-        {},
-        {},
-        source.episodes[episode].seed,
-        source.episodes[episode].outcome,
+        episode, about.length, [about.instruction], {}, {}, about.seed, about.outcome
     )
     try:
-        if target == "lerobot_v3":
-            stage(source, known, staging, config, alive)
+        if parts is not None:
+            stage(parts, known, staging, config, alive)
         else:
             _write_hdf5(source, episode, hdf5_path(out, episode), alive)
             write_staged(staging, known)
@@ -225,7 +242,7 @@ def _stage_one(
         write_staged(staging, known._replace(left_out=str(error)))
     except OSError as error:
         raise UserError(
-            f"{out}: {source.episodes[episode].name} could not be written "
+            f"{out}: {about.name} could not be written "
             f"({error.strerror or error}). Free some space and give the same command again."
         ) from error
 
@@ -238,7 +255,8 @@ def hdf5_path(out: Path, episode: int) -> Path:
 def _write_hdf5(
     source: DemonstrationDataset, episode: int, path: Path, alive: Callable[[], None]
 ) -> None:
-    schema, steps = source.schema, int(source.lengths[episode])
+    schema, about = source.schema, source.episodes[episode]
+    steps = about.length
     images: dict[str, np.ndarray] = {}
     for camera in schema.cameras:
         images[camera.name] = np.empty((steps, camera.height, camera.width, 3), np.uint8)
@@ -256,10 +274,10 @@ def _write_hdf5(
         source.state(episode),
         source.action(episode),
         velocity=velocity,
-        seed=source.episodes[episode].seed,
-        success=source.episodes[episode].outcome,
+        seed=about.seed,
+        success=about.outcome,
         vectors=vectors,
-        instruction=source.episodes[episode].instruction,
+        instruction=about.instruction,
     )
 
 
@@ -294,7 +312,7 @@ def _assemble(
             bar.total = total
             bar.update(done - bar.n)
 
-        about = describe(source, config)
+        about = describe(take_apart(source), config)
         assemble(out, out / STAGING_FOLDER, episodes, about, config, workers, show)
 
 

@@ -1,4 +1,4 @@
-"""Demonstrations of any format as the parts of which a LeRobotDataset is made."""
+"""The parts of which a LeRobotDataset is made, taken from demonstrations of any format."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.lerobot.dataset import LeRobotDataset
-from act_policy.data.lerobot.features import features_of, image_feature, image_key
-from act_policy.data.lerobot.features import read_tasks as tasks_of_folder
+from act_policy.data.lerobot.features import features_of, image_feature, image_key, read_tasks
 from act_policy.data.lerobot.metadata import COUNTERS
 from act_policy.data.lerobot.staging import (
     CameraSource,
@@ -23,23 +22,138 @@ from act_policy.data.lerobot.writer import Description
 from act_policy.types import ACTION_KEY, STATE_KEY
 
 
-def describe(source: DemonstrationDataset, config: LeRobotWriterConfig) -> Description:
-    """What the dataset to be written says of itself; a LeRobotDataset's own words are kept."""
-    schema, robot_type = source.schema, None
-    if isinstance(source, LeRobotDataset):
-        plain = source.information
-        robot_type = plain.get("robot_type")
+class Parts:
+    """The parts that any reader offers; a reader of another format may offer more.
+
+    Attributes:
+        tasks: the texts that `task_index` counts.
+        robot_type: LeRobot's word for the robot; None if unknown.
+        has_videos: whether images may be copied as videos.
+    """
+
+    robot_type: str | None = None
+    has_videos = False
+
+    def __init__(self, dataset: DemonstrationDataset) -> None:
+        self.dataset = dataset
+        self.tasks = list(dict.fromkeys(episode.instruction for episode in dataset.episodes))
+
+    def features(self) -> dict[str, Any]:
+        """Describe every column but images, by LeRobot's key."""
+        return features_of(self.dataset)
+
+    def camera_key(self, camera: str) -> str:
+        """The feature that holds a camera's images."""
+        return image_key(camera)
+
+    def camera(self, episode: int, name: str) -> CameraSource:
+        """Where the images of one camera and episode come from."""
+        return CameraSource(partial(_frame, self.dataset, episode, name))
+
+    def tasks_of(self, episode: int) -> list[str]:
+        """The texts of one episode."""
+        return [self.dataset.episodes[episode].instruction]
+
+    def rows(self, episode: int) -> pa.Table:
+        """Every column of an episode but images."""
+        dataset = self.dataset
+        vectors = {STATE_KEY: dataset.state(episode)}
+        vectors |= {f"observation.{n}": dataset.vector(episode, n) for n in dataset.vector_names}
+        vectors[ACTION_KEY] = dataset.action(episode)
+        columns = {name: _to_column(values) for name, values in vectors.items()}
+        steps = np.arange(dataset.lengths[episode], dtype=np.int64)
+        columns["timestamp"] = pa.array((steps / dataset.schema.rate).astype(np.float32))
+        columns["frame_index"] = pa.array(steps)
+        columns["task_index"] = self._count_task(episode)
+        return pa.table(columns)
+
+    def _count_task(self, episode: int) -> pa.Array:
+        """The column `task_index` of an episode with one task."""
+        about = self.dataset.episodes[episode]
+        index = self.tasks.index(about.instruction) if about.instruction in self.tasks else 0
+        return pa.array(np.full(about.length, index, np.int64))
+
+
+class LeRobotParts(Parts):
+    """Those of a LeRobotDataset: its own words, rows and encoded images are kept."""
+
+    dataset: LeRobotDataset
+
+    def __init__(self, dataset: LeRobotDataset) -> None:
+        super().__init__(dataset)
+        own = read_tasks(dataset.folder)
+        self._own_count = len(own)
+        # Episodes whose instruction is not what the metadata say.
+        self._changed = [
+            entry.instruction != episode.instruction
+            for entry, episode in zip(dataset.entries, dataset.episodes, strict=True)
+        ]
+        told = [
+            episode.instruction
+            for episode, changed in zip(dataset.episodes, self._changed, strict=True)
+            if changed or not own
+        ]
+        self.tasks = list(dict.fromkeys([*own, *told]))
+        plain = dataset.information
+        self.robot_type = plain.get("robot_type")
+        self.has_videos = any(f["dtype"] == "video" for f in plain["features"].values())
+
+    def features(self) -> dict[str, Any]:
+        """Repeat the dataset's own description of every column but images."""
         features = {
             name: feature
-            for name, feature in plain["features"].items()
+            for name, feature in self.dataset.information["features"].items()
             if feature["dtype"] not in ("image", "video")
         }
+        schema = self.dataset.schema
         features[STATE_KEY] = features[STATE_KEY] | {"names": list(schema.state_names)}
         features[ACTION_KEY] = features[ACTION_KEY] | {"names": list(schema.action_names)}
-    else:
-        features = features_of(source)
+        return features
+
+    def camera_key(self, camera: str) -> str:
+        """The feature that holds a camera's images."""
+        return self.dataset.feature_key(camera)
+
+    def camera(self, episode: int, name: str) -> CameraSource:
+        """Where the images come from, encoded ones among them."""
+        return (
+            super()
+            .camera(episode, name)
+            ._replace(
+                in_video=self.dataset.frame_range(episode, name),
+                column=self.dataset.image_rows(episode, name),
+            )
+        )
+
+    def tasks_of(self, episode: int) -> list[str]:
+        """The texts of one episode."""
+        if self._changed[episode]:
+            return super().tasks_of(episode)
+        return list(self.dataset.entries[episode].tasks)
+
+    def rows(self, episode: int) -> pa.Table:
+        """Every column of an episode but images, as the file holds it."""
+        rows = self.dataset.rows(episode)
+        columns: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
+        named = columns.get("task_index")
+        known = named is not None and 0 <= _largest(named) < self._own_count
+        if not known or self._changed[episode]:
+            columns["task_index"] = self._count_task(episode)
+        if self.dataset.action_shift:
+            columns[ACTION_KEY] = _to_column(self.dataset.action(episode))
+        return pa.table(columns)
+
+
+def take_apart(dataset: DemonstrationDataset) -> Parts:
+    """Choose the parts that the dataset's format offers; reads the dataset's texts once."""
+    return LeRobotParts(dataset) if isinstance(dataset, LeRobotDataset) else Parts(dataset)
+
+
+def describe(parts: Parts, config: LeRobotWriterConfig) -> Description:
+    """Describe the dataset to be written; a LeRobotDataset's own words are kept."""
+    schema, features = parts.dataset.schema, parts.features()
     cameras = {
-        _key(source, camera.name): image_feature(camera, config.images == "video")
+        parts.camera_key(camera.name): image_feature(camera, config.images == "video")
         for camera in schema.cameras
     }
     counters = {name: features.pop(name) for name in COUNTERS}
@@ -49,91 +163,30 @@ def describe(source: DemonstrationDataset, config: LeRobotWriterConfig) -> Descr
         "environment_state_names": list(schema.environment_state_names),
         "environment": schema.environment,
     }
-    return Description(features | cameras | counters, schema.rate, robot_type, _tasks(source), ours)
+    features |= cameras | counters
+    return Description(features, schema.rate, parts.robot_type, parts.tasks, ours)
 
 
 def stage(
-    source: DemonstrationDataset,
+    parts: Parts,
     episode: StagedEpisode,
     folder: Path,
     config: LeRobotWriterConfig,
     alive: Callable[[], None],
 ) -> None:
     """Stage one episode of the source."""
-    number = episode.episode
-    if isinstance(source, LeRobotDataset) and not _is_told_anew(source, number):
-        episode = episode._replace(tasks=list(source.entries[number].tasks))
-    cameras: dict[str, CameraSource] = {}
-    for name in source.schema.camera_names:
-        camera = CameraSource(partial(_frame, source, number, name))
-        if isinstance(source, LeRobotDataset):
-            camera = camera._replace(
-                in_video=source.frame_range(number, name), column=source.image_rows(number, name)
-            )
-        cameras[_key(source, name)] = camera
-    rows = _rows(source, number)
-    stage_episode(folder, episode, rows, cameras, source.schema.rate, config, alive)
-
-
-def has_videos(source: DemonstrationDataset) -> bool:
-    """Whether the source's images may be copied as videos."""
-    return isinstance(source, LeRobotDataset) and any(
-        feature["dtype"] == "video" for feature in source.information["features"].values()
-    )
+    number, schema = episode.episode, parts.dataset.schema
+    episode = episode._replace(tasks=parts.tasks_of(number))
+    cameras = {parts.camera_key(name): parts.camera(number, name) for name in schema.camera_names}
+    rows = parts.rows(number)
+    stage_episode(folder, episode, rows, cameras, schema.rate, config, alive)
 
 
 def _frame(source: DemonstrationDataset, episode: int, camera: str, step: int) -> np.ndarray:
     return source.frame(episode, step, camera)
 
 
-def _key(source: DemonstrationDataset, camera: str) -> str:
-    return source.feature_key(camera) if isinstance(source, LeRobotDataset) else image_key(camera)
-
-
-def _tasks(source: DemonstrationDataset) -> list[str]:
-    """The texts that `task_index` counts: the source's own, and instructions besides."""
-    own = tasks_of_folder(source.folder) if isinstance(source, LeRobotDataset) else []
-    told = [
-        about.instruction
-        for e, about in enumerate(source.episodes)
-        if not own or _is_told_anew(source, e)
-    ]
-    return list(dict.fromkeys([*own, *told]))
-
-
-def _is_told_anew(source: DemonstrationDataset, episode: int) -> bool:
-    """Whether an episode's instruction is not what a LeRobotDataset's metadata say."""
-    return (
-        isinstance(source, LeRobotDataset)
-        and source.entries[episode].instruction != source.episodes[episode].instruction
-    )
-
-
-def _rows(source: DemonstrationDataset, episode: int) -> pa.Table:
-    tasks, steps = _tasks(source), np.arange(source.lengths[episode], dtype=np.int64)
-    instruction = source.episodes[episode].instruction
-    index = tasks.index(instruction) if instruction in tasks else 0
-    if isinstance(source, LeRobotDataset):
-        rows = source.rows(episode)
-        columns: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
-        named = columns.get("task_index")
-        known = named is not None and 0 <= _largest(named) < len(tasks_of_folder(source.folder))
-        if not known or _is_told_anew(source, episode):
-            columns["task_index"] = pa.array(np.full_like(steps, index))
-        if source.action_shift:
-            columns[ACTION_KEY] = _vectors(source.action(episode))
-        return pa.table(columns)
-    columns = {STATE_KEY: source.state(episode)}
-    columns |= {f"observation.{name}": source.vector(episode, name) for name in source.vector_names}
-    columns[ACTION_KEY] = source.action(episode)
-    columns = {name: _vectors(values) for name, values in columns.items()}
-    columns["timestamp"] = pa.array((steps / source.schema.rate).astype(np.float32))
-    columns["frame_index"] = pa.array(steps)
-    columns["task_index"] = pa.array(np.full_like(steps, index))
-    return pa.table(columns)
-
-
-def _vectors(values: np.ndarray) -> pa.Array:
+def _to_column(values: np.ndarray) -> pa.Array:
     if values.shape[1] == 1:
         return pa.array(values[:, 0])
     return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])

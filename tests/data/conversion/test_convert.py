@@ -224,14 +224,30 @@ def test_an_instruction_is_given_to_episodes_of_lerobot_that_have_none(tmp_path)
     for path in (folder / "meta" / "episodes").rglob("*.parquet"):
         change_table(path, lambda c: c.update(tasks=[[], ["stack"]]))
     source = open_dataset(folder)
-    source.episodes = [replace(e, instruction=e.instruction or "pick") for e in source.episodes]
-    convert(source, tmp_path / "out", "lerobot_v3", PNG, workers=1)
+    convert(source, tmp_path / "out", "lerobot_v3", PNG, workers=1, instruction="pick")
+    assert column(source, "instruction") == ["", "stack"]  # the caller's stays as it was
     written = open_dataset(tmp_path / "out")
     assert column(written, "instruction") == ["pick", "stack"]
     tasks = read_tasks(tmp_path / "out")
     for episode, said in enumerate(column(written, "instruction")):
         (index,) = set(written.rows(episode).column("task_index").to_pylist())
         assert tasks[index] == said
+
+
+def test_the_texts_of_a_lerobot_dataset_are_read_once_per_process(tmp_path, monkeypatch):
+    source = open_dataset(write_lerobot(tmp_path / "d", keys=(TOP,), kind="image"))
+    reads = []
+    monkeypatch.setattr(
+        "act_policy.data.lerobot.source.read_tasks",
+        lambda folder: reads.append(folder) or read_tasks(folder),
+    )
+    staging = tmp_path / "out" / converting.STAGING_FOLDER
+    staging.mkdir(parents=True)
+    stage_one = converting._make_stager(source, tmp_path / "out", "lerobot_v3", PNG, "stop")
+    for episode in range(len(source.episodes)):
+        stage_one(episode, lambda: None)
+    assert len(list(staging.iterdir())) >= len(source.episodes)
+    assert reads == [source.folder]
 
 
 def test_two_processes_do_not_convert_into_one_folder(tmp_path):

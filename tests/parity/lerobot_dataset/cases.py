@@ -1,7 +1,6 @@
 """The datasets that we write for LeRobot and rerun to open; the same ones every time."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -32,11 +31,8 @@ def write_case(name: str, folder: Path) -> Path:
     made = folder / f"{name}.source"
     _SOURCES[source](made)
     dataset = open_dataset(made)
-    dataset.episodes = [
-        replace(episode, instruction=episode.instruction or "stack the cubes")
-        for episode in dataset.episodes
-    ]
-    convert(dataset, folder / name, "lerobot_v3", config, workers=1)
+    instruction = "stack the cubes"
+    convert(dataset, folder / name, "lerobot_v3", config, workers=1, instruction=instruction)
     return folder / name
 
 
