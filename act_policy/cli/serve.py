@@ -4,9 +4,8 @@
     act-policy serve checkpoint=exports/mine/policy.onnx port=8000
 
 checkpoint is a run folder, a checkpoint file, a bundle, a policy.onnx (which needs no torch) or
-other software's checkpoint. Clients are `act_policy.control.policies.remote_policy.RemotePolicy`
-and the public
-openpi-client. A browser shows the status page at http://HOST:PORT/. Stops on Ctrl-C and SIGTERM.
+other software's checkpoint. Clients are `act_policy.RemotePolicy` and the public openpi-client. A
+browser shows the status page at http://HOST:PORT/. Stops on Ctrl-C and SIGTERM.
 """
 
 import asyncio
@@ -23,7 +22,8 @@ def main(config: Any) -> None:
     """Load the policy, say where it is served, serve until told to stop."""
     from act_policy.checkpoints.locate import identity
     from act_policy.control.policies.observation_keys import ObservationKeys
-    from act_policy.control.serving.access import ServerConfig
+    from act_policy.control.serving.access import ServerConfig, read_key
+    from act_policy.control.serving.batching import warm_up
     from act_policy.control.serving.server import PolicyServer
 
     logging.basicConfig(format="%(levelname)s %(message)s")
@@ -44,8 +44,8 @@ def main(config: Any) -> None:
     policy = load(path, config)
     if identity(path) != weights:
         raise UserError(
-            f"checkpoint={path}: {weights['file']} was written anew while it was loaded; start "
-            "again, or serve a bundle of it (scripts/export_policy.py)"
+            f"checkpoint={path}: {weights['file']} was replaced while it was loaded; start "
+            "again, or serve a bundle of it (act-policy export)"
         )
     server = PolicyServer(
         policy,
@@ -100,30 +100,3 @@ def load(path: Path, config: Any) -> Any:
         return policy.to(device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device={device}: {error}") from None
-
-
-def warm_up(policy: Any) -> None:
-    """Predict once, so that what fails does so now and the first client need not wait."""
-    import numpy as np
-
-    from act_policy.types import Observation
-
-    schema = policy.schema
-    others = len(schema.environment_state_names)
-    policy.predict_chunk(
-        Observation(
-            {c.name: np.zeros((c.height, c.width, 3), np.uint8) for c in schema.cameras},
-            np.zeros(schema.state_size, np.float32),
-            np.zeros(others, np.float32) if others else None,
-        )
-    )
-
-
-def read_key(file: str | None) -> str | None:
-    """The API key; from a file, because a command line is there for everybody to see."""
-    if file is None:
-        return None
-    try:
-        return Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"api_key_file={file} cannot be read: {error}") from None

@@ -25,7 +25,7 @@ def main(config):
         print("out", Path(config.out).relative_to(Path.cwd()))
     return config.width
 
-def saved(config):
+def saved(config, given):
     return entry.load_yaml(Path(config.again)) if config.again else None
 
 if __name__ == "__main__":

@@ -173,5 +173,5 @@ def test_weights_that_change_while_they_are_loaded_are_not_served(
     monkeypatch.setattr(serve, "load", overtaken)
     monkeypatch.setattr(serve, "until_stopped", serves_nobody)
     config = configuration("serve_policy", [f"checkpoint={policy_file}", "port=0"])
-    with pytest.raises(UserError, match=r"policy\.onnx was written anew while it was loaded"):
+    with pytest.raises(UserError, match=r"policy\.onnx was replaced while it was loaded"):
         serve.main(config)

@@ -6,6 +6,7 @@ import hmac
 import ipaddress
 import ssl
 from dataclasses import dataclass
+from pathlib import Path
 
 from act_policy.errors import UserError, check_whole_number
 
@@ -111,3 +112,13 @@ def is_allowed(authorization: str | None, api_key: str | None) -> bool:
         for text in (value, api_key)
     )
     return hmac.compare_digest(sent, expected)
+
+
+def read_key(file: str | None) -> str | None:
+    """Read the API key from a file, since everybody on a machine can see its command lines."""
+    if file is None:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"api_key_file={file} cannot be read: {error}") from None

@@ -23,6 +23,19 @@ class Prediction(NamedTuple):
     seconds: float
 
 
+def warm_up(policy: ChunkPolicy) -> None:
+    """Predict once from zeros, so that a failure shows at once and no client waits longer."""
+    schema = policy.schema
+    others = len(schema.environment_state_names)
+    policy.predict_chunk(
+        Observation(
+            {c.name: np.zeros((c.height, c.width, 3), np.uint8) for c in schema.cameras},
+            np.zeros(schema.state_size, np.float32),
+            np.zeros(others, np.float32) if others else None,
+        )
+    )
+
+
 class BatchingPredictor:
     """Ask a policy from an event loop that must never wait for it.
 
