@@ -7,7 +7,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from act_policy.control.chunks.asynchronous import PolicyError, Proposal
-from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.config import RobotConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.events import EventLog
@@ -27,7 +26,7 @@ LAST_HOLDS = 3
 
 @runtime_checkable
 class Executor(Protocol):
-    """Proposes actions: `AsynchronousExecutor` on a robot, `LockStep` where the world waits."""
+    """Proposes actions, as `AsynchronousExecutor` does."""
 
     def reset(self) -> None:
         """Forget all chunks."""
@@ -37,31 +36,6 @@ class Executor(Protocol):
 
     def action(self, now: float) -> Proposal | None:
         """The action for this moment; raises PolicyError."""
-
-
-class LockStep:
-    """The evaluation's executor for a simulated world that waits until the policy has answered."""
-
-    def __init__(self, executor: ChunkExecutor):
-        self._executor = executor
-        self._action: np.ndarray | None = None
-
-    def reset(self) -> None:
-        """Forget the chunk."""
-        self._executor.reset()
-        self._action = None
-
-    def observe(self, observation: Observation[np.ndarray], captured: float, now: float) -> None:
-        """Choose the action of this step."""
-        try:
-            self._action = self._executor.select_action(observation)
-        except UserError as error:
-            raise PolicyError(str(error)) from None
-
-    def action(self, now: float) -> Proposal | None:
-        """The action of this step, once; it has no age, since the world waited."""
-        action, self._action = self._action, None
-        return None if action is None else Proposal(action, 0.0)
 
 
 @runtime_checkable

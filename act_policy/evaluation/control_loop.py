@@ -16,12 +16,18 @@ from functools import partial
 import numpy as np
 
 from act_policy.control.action_space import build_action_space
-from act_policy.control.chunks.asynchronous import AsynchronousExecutor, Inference, max_action_age
+from act_policy.control.chunks.asynchronous import (
+    AsynchronousExecutor,
+    Inference,
+    PolicyError,
+    Proposal,
+    max_action_age,
+)
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.config import RobotConfig, TimingConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.events import EventLog
-from act_policy.control.loop import ControlLoop, Executor, LockStep
+from act_policy.control.loop import ControlLoop, Executor
 from act_policy.control.pacing import Pacer, Punctuality
 from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.open import open_policy
@@ -37,6 +43,32 @@ from act_policy.evaluation.rollouts.run import (
     run_episode,
 )
 from act_policy.sim.simulated_robot import SimulatedRobot, simulated_config
+from act_policy.types import Observation
+
+
+class LockStep:
+    """An executor for a simulated world that waits until the policy has answered."""
+
+    def __init__(self, executor: ChunkExecutor):
+        self._executor = executor
+        self._action: np.ndarray | None = None
+
+    def reset(self) -> None:
+        """Forget the chunk."""
+        self._executor.reset()
+        self._action = None
+
+    def observe(self, observation: Observation[np.ndarray], captured: float, now: float) -> None:
+        """Choose the action of this step."""
+        try:
+            self._action = self._executor.select_action(observation)
+        except UserError as error:
+            raise PolicyError(str(error)) from None
+
+    def action(self, now: float) -> Proposal | None:
+        """The action of this step, once; it has no age, since the world waited."""
+        action, self._action = self._action, None
+        return None if action is None else Proposal(action, 0.0)
 
 
 def episode_in_lock_step(

@@ -279,7 +279,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_not_understood_is_refused(case: str, checkpoint: Path) -> None:
+def test_unknown_keys_and_wrong_values_are_refused(case: str, checkpoint: Path) -> None:
     spoil, message = REFUSED[case]
     spoil(checkpoint)
     with pytest.raises(UserError, match=message) as error:

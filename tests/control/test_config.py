@@ -51,7 +51,7 @@ def test_json_says_the_same(tmp_path: Path) -> None:
         ({"cameras": ["front"]}, "expected a table"),
     ],
 )
-def test_what_is_not_understood_is_refused(plain: dict[str, Any], message: str) -> None:
+def test_unknown_keys_and_wrong_values_are_refused(plain: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         config_from_dict(plain)
 

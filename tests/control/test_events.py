@@ -5,7 +5,7 @@ import json
 from act_policy.control.events import Event, EventLog
 
 
-def test_what_goes_on_is_one_event_and_many_counts() -> None:
+def test_a_lasting_intervention_is_one_event_and_many_counts() -> None:
     told: list[Event] = []
     log = EventLog(told.append)
     for tick in range(20):

@@ -65,7 +65,9 @@ def test_the_approach_has_an_end() -> None:
 
 
 @pytest.mark.parametrize(("shoulder", "refused"), [(1.3, False), (1.5, True), (57.3, True)])
-def test_a_pose_far_outside_the_demonstrations_is_no_start(shoulder: float, refused: bool) -> None:
+def test_no_start_from_a_pose_far_outside_the_demonstrations(
+    shoulder: float, refused: bool
+) -> None:
     bench = Bench()
     bench.arm.joints["shoulder"] = shoulder
     bench.start()
@@ -313,7 +315,7 @@ def test_a_motion_ends_at_once_however_slowly_it_may_change() -> None:
     assert bench.arm.sent[-1]["base"] == 0
 
 
-def test_who_is_told_of_events_cannot_keep_a_hold_from_the_arm() -> None:
+def test_a_failing_event_listener_cannot_keep_a_hold_from_the_arm() -> None:
     bench = Bench(rolling)
     bench.start(5)
     bench.events._tell = _unplugged
@@ -345,7 +347,7 @@ def test_the_last_hold_is_tried_again(error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("answer", [{"shoulder": None}, {"shoulder": "0.2"}, 7])
-def test_an_answer_of_the_driver_that_is_no_command_is_held(answer: Any) -> None:
+def test_an_answer_of_the_driver_that_is_not_a_command_is_held(answer: Any) -> None:
     bench = Bench(rolling)
     bench.start(5)
     working = bench.arm.send_action
@@ -358,7 +360,7 @@ def test_an_answer_of_the_driver_that_is_no_command_is_held(answer: Any) -> None
         assert "did not take a command" in bench.supervisor.reason
 
 
-def test_a_release_hook_that_fails_is_told() -> None:
+def test_a_release_hook_that_fails_is_reported() -> None:
     bench = Bench(config={"safety": {"hold_time": 1.0}}, release=_unplugged)
     bench.start(5)
     bench.operator.key(" ")

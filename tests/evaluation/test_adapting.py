@@ -32,7 +32,7 @@ def plain() -> Schema:
     return schema
 
 
-def test_images_and_state_are_what_training_saw(plain: Schema) -> None:
+def test_images_and_state_equal_those_of_training(plain: Schema) -> None:
     selected = replace(
         plain,
         cameras=(Camera("topview", 20, 24, (48, 64), CROP),),

@@ -83,7 +83,7 @@ def test_a_camera_says_how_its_image_is_made():
         camera_image(full, Camera("top", 6, 8))
 
 
-def test_a_schema_keeps_what_images_are_made_from():
+def test_a_schema_keeps_source_size_and_crop():
     def schema(camera):
         return Schema((camera,), ("x",), ("m",), ("x",), ("m",), 10.0)
 

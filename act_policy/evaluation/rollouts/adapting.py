@@ -11,7 +11,7 @@ from act_policy.sim.images import LazyImages
 from act_policy.types import Camera, Schema
 
 
-def as_recorded(schema: Schema) -> Schema:
+def restore_recorded_cameras(schema: Schema) -> Schema:
     """The schema with its cameras as they take their images, before any cropping and resizing."""
     cameras = [
         camera if camera.source_size is None else Camera(camera.name, *camera.source_size)
@@ -37,14 +37,14 @@ class AdaptedObservations(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         observation, info = self.env.reset(**options)
-        return self._adapted(observation), info
+        return self._adapt(observation), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Act for one step."""
         observation, *rest = self.env.step(action)
-        return (self._adapted(observation), *rest)
+        return (self._adapt(observation), *rest)
 
-    def _adapted(self, observation: Any) -> Any:
+    def _adapt(self, observation: Any) -> Any:
         pixels = observation["pixels"]
 
         def draw(camera: str) -> np.ndarray:

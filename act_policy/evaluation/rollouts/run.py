@@ -11,7 +11,7 @@ import numpy as np
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
-from act_policy.evaluation.rollouts.adapting import AdaptedObservations, as_recorded
+from act_policy.evaluation.rollouts.adapting import AdaptedObservations, restore_recorded_cameras
 from act_policy.evaluation.rollouts.baselines import BlackImagePolicy, play_recorded
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
@@ -102,7 +102,7 @@ def build_environment(
     """
     import act_policy.sim  # noqa: F401  registers the environments
 
-    recorded = as_recorded(schema)
+    recorded = restore_recorded_cameras(schema)
     cameras = {camera.name: (camera.height, camera.width) for camera in recorded.cameras}
     if not schema.environment:
         raise UserError(

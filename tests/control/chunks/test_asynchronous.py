@@ -68,7 +68,7 @@ def test_without_delay_it_does_what_the_synchronous_executor_does() -> None:
     assert follow(executor, clock, 15) == expected
 
 
-def test_what_is_past_when_a_chunk_arrives_is_dropped() -> None:
+def test_rows_past_when_a_chunk_arrives_are_dropped() -> None:
     executor, inference, clock = make(delay=2 * STEP, execute_steps=5, blend_steps=0)
     actions = follow(executor, clock, 16)
     # Nothing until the first chunk, which begins when it comes: the arm rested meanwhile. The
@@ -160,7 +160,7 @@ def test_a_slower_motor_skips_steps() -> None:
     assert follow(executor, clock, 3, period=0.25) == pytest.approx([0, 2.5, 5], abs=1e-4)
 
 
-def test_past_the_end_of_a_chunk_there_is_no_action() -> None:
+def test_no_action_past_the_end_of_a_chunk() -> None:
     executor, inference, clock = make(execute_steps=10, safety={"max_answer_time": 99.0})
     follow(executor, clock, 1)
     inference.delay = 99.0
@@ -199,7 +199,7 @@ def test_after_a_reset_the_open_answer_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_no_number_never_gets_in(bad: float) -> None:
+def test_a_chunk_that_is_not_finite_is_refused(bad: float) -> None:
     executor, inference, clock = make()
     broken = np.zeros((CHUNK_LENGTH, 3))
     broken[7, 1] = bad

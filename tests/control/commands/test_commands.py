@@ -29,7 +29,7 @@ def command(name: str, policy: Path, *arguments: str) -> list[str]:
     return [*words, "--robot", "simulated", *arguments]
 
 
-def test_check_says_all_and_sends_nothing(policy: Path, tmp_path: Path) -> None:
+def test_check_reports_everything_and_sends_nothing(policy: Path, tmp_path: Path) -> None:
     config = tmp_path / "robot.toml"
     config.write_text('[joints."elbow.pos"]\nlow = -0.8\nhigh = 0.4\nmax_speed = 1\nmax_step = 1\n')
     done = subprocess.run(
@@ -49,7 +49,7 @@ def test_check_says_all_and_sends_nothing(policy: Path, tmp_path: Path) -> None:
     assert "nothing was sent" in out
 
 
-def test_a_limit_that_the_file_leaves_out_is_told(
+def test_a_limit_missing_from_the_file_is_reported(
     policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "robot.toml"
@@ -76,7 +76,9 @@ def test_the_documented_config_runs_on_the_simulated_arm(
     assert "limits from the file (low, high, max_speed, max_step)\n" in out
 
 
-def test_check_says_what_it_cannot_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_what_it_cannot_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = onnx_for_tests.write_calm_policy(tmp_path / "p.onnx", statistics=False)
     names = onnx_for_tests.SCHEMA.action_names
     config = tmp_path / "robot.json"

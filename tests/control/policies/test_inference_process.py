@@ -92,7 +92,7 @@ def test_an_answer_crosses_unchanged(process: InferenceProcess) -> None:
     assert process.poll() is None
 
 
-def test_an_error_is_an_answer_and_the_next_question_connects_anew(
+def test_an_error_is_an_answer_and_the_next_question_reconnects(
     process: InferenceProcess,
 ) -> None:
     assert ask(process, 0.9) == "OSError: the cable is out"

@@ -53,7 +53,7 @@ def test_keys_with_slashes_and_a_state_of_doubles() -> None:
 
 
 @pytest.mark.parametrize("keys", [KEYS, ALOHA])
-def test_what_our_client_writes_is_read_back(keys: ObservationKeys) -> None:
+def test_messages_of_our_client_are_read_back(keys: ObservationKeys) -> None:
     again = ObservationKeys.from_dict(unpack(pack(keys.to_dict()))).for_schema(SCHEMA)
     expected = observe(5)
     same(keys.to_observation(unpack(pack(again.to_message(expected))), SCHEMA), expected)

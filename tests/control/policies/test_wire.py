@@ -68,7 +68,7 @@ def test_the_bytes_are_openpis() -> None:
     assert pack(EXAMPLE) == GOLDEN
 
 
-def test_what_openpi_wrote_is_read() -> None:
+def test_messages_of_openpi_are_read() -> None:
     found = unpack(GOLDEN)
     assert set(found) == set(EXAMPLE)
     np.testing.assert_array_equal(found["state"], EXAMPLE["state"])
@@ -194,7 +194,7 @@ def test_refused(data: bytes, reason: str) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_cannot_be_sent(value: Any) -> None:
+def test_values_that_cannot_be_sent_are_refused(value: Any) -> None:
     with pytest.raises(WireError, match="cannot be sent"):
         pack({"state": value})
 

@@ -67,7 +67,7 @@ def test_other_names_are_bound_where_the_owner_says_so() -> None:
         ({"front": np.zeros((3, 4, 6), np.uint8)}, {}, r"camera front: uint8 \(3, 4, 6\), exp"),
     ],
 )
-def test_what_differs_is_refused(
+def test_a_robot_that_differs_is_refused(
     images: dict[str, Any], joints: dict[str, Any], message: str
 ) -> None:
     seen = reading()

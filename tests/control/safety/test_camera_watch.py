@@ -53,7 +53,7 @@ def test_a_fogged_lens_is_known_by_its_contrast() -> None:
     assert fault.value == pytest.approx(0.02, abs=0.005)
 
 
-def test_what_is_switched_off_is_not_looked_for() -> None:
+def test_checks_that_are_switched_off_find_nothing() -> None:
     off = config_from_dict({"safety": {"frozen_camera_time": 0, "odd_image_time": 0}}).safety
     watch = CameraWatch(LIT, off)
     black = np.zeros((12, 16, 3), np.uint8)

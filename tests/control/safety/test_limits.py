@@ -190,6 +190,6 @@ def test_a_movement_a_step_keeps_the_policys_rate() -> None:
         space_of(config_from_dict({"joints": joints, "timing": {"motor_rate": 50}}))
 
 
-def test_a_joint_that_the_policy_has_not_is_refused() -> None:
+def test_a_joint_unknown_to_the_policy_is_refused() -> None:
     with pytest.raises(UserError, match="joints elbow are none of the policy's actions"):
         space_of(config_from_dict({"joints": {"elbow": {"low": 0.0}}}))

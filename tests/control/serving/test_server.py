@@ -157,7 +157,7 @@ def test_a_message_of_300_megabytes_is_refused_before_it_is_read(shared: Running
         good.predict_chunk(observe())
 
 
-def test_noise_that_is_no_http(shared: Running) -> None:
+def test_noise_that_is_not_http(shared: Running) -> None:
     with socket.create_connection(("127.0.0.1", shared.port)) as noise:
         noise.sendall(b"\x16\x03\x01" + bytes(range(256)) * 20)
         noise.settimeout(10)

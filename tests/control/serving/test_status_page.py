@@ -44,7 +44,7 @@ def test_before_the_first_request() -> None:
         assert words in html
 
 
-def test_what_a_person_looks_for() -> None:
+def test_the_page_shows_what_a_person_looks_for() -> None:
     html = status_page(busy().snapshot(), SCHEMA, METADATA, [])
     for words in ("button", "ab" * 32, ">500<", "p50", "p99", "Latency of the last 500", "dx", "m"):
         assert words in html
