@@ -1,4 +1,4 @@
-# `make help` lists what this file can do.
+# `make help` lists the targets.
 PYTHON ?= $(firstword $(foreach python,python3.11 python3.12 python3.13 python3,\
             $(shell $(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 BIN    := .venv/bin
@@ -8,10 +8,10 @@ RUN    ?= runs/dial-turn
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-processors lint bench clean
 
-help:  ## Show what can be made
+help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: .venv/.installed  ## Make the environment in .venv with everything in it
+setup: .venv/.installed  ## Create .venv and install everything
 
 .venv/.installed: pyproject.toml
 	test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; name it with PYTHON=..."; exit 2; }
@@ -25,7 +25,7 @@ demo: $(RUN)/.trained  ## Record demonstrations, train, evaluate on unseen initi
 	$(BIN)/python scripts/evaluate.py checkpoint=$(RUN) episodes=100 seed=1000 execute_steps=4 out=$(RUN)
 	$(BIN)/python scripts/export_policy.py checkpoint=$(RUN) format=[bundle,onnx] out=$(RUN)/export
 
-# An interrupted recording or training goes on where it stopped.
+# An interrupted recording or training continues where it stopped.
 $(RUN)/.trained: | .venv/.installed
 	$(BIN)/python scripts/record_demos.py task=metaworld/dial-turn episodes=200 out=$(DEMOS)
 	$(BIN)/python scripts/train.py $$(test -e $(RUN)/checkpoints/best.ckpt && echo resume=$(RUN) \
@@ -53,7 +53,7 @@ test-processors: setup  ## The numeric tests as on processors with AVX2, and wit
 			$(BIN)/pytest -n auto --dist loadfile --timeout=200 --max-worker-restart=1 \
 			$(addprefix tests/,$(NUMERIC)) || exit 1; done
 
-bench: setup  ## Speed of training, inference, rollouts and serving (PEER=python: beside LeRobot)
+bench: setup  ## Measure training, inference, rollouts and serving (PEER=python: LeRobot's too)
 	for suite in train infer rollout serve; do \
 		$(BIN)/python scripts/benchmark.py suite=$$suite $(if $(PEER),peer=$(PEER)) || exit 1; done
 

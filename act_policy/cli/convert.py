@@ -1,4 +1,4 @@
-"""Write demonstrations in another format; an interrupted conversion goes on by the same command.
+"""Write demonstrations in another format; repeat the command to continue an interrupted conversion.
 
 act-policy convert source=FOLDER out=FOLDER format=lerobot_v3|aloha_hdf5
 
@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 
 def main(config: DictConfig) -> None:
-    """Convert, check, and say what was written."""
+    """Convert, check, and print what was written."""
     from act_policy.data.conversion.convert import convert
     from act_policy.data.lerobot.staging import LeRobotWriterConfig
     from act_policy.data.open import open_dataset

@@ -66,7 +66,7 @@ def run(
         if missing := sorted(OmegaConf.missing_keys(config)):
             raise UserError("missing: give " + ", ".join(f"{key}=..." for key in missing))
         main(config)
-    except BrokenPipeError:  # whoever read our words, `head` perhaps, has gone
+    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt as where:
@@ -108,7 +108,7 @@ def _warning(
     lineno: int,
     line: str | None = None,
 ) -> str:
-    """What concerns the user's data is said plainly; other warnings are for programmers."""
+    """Format a warning about the user's data as one line; others keep their place in the code."""
     if category.__name__ == "DatasetWarning":
         return f"warning: {message}\n"
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"
@@ -119,7 +119,7 @@ def configuration(
     arguments: list[str],
     saved_config: SavedConfig | None = None,
 ) -> DictConfig:
-    """What the YAML tree and the command line say together; UserError where they do not fit."""
+    """Compose the YAML tree and the command line; UserError where they do not fit."""
     if flags := [a for a in arguments if a.startswith("-")]:
         raise UserError(f"unknown option {flags[0]}; settings are key=value, see --help")
     overrides = [_parsed(argument) for argument in arguments]
@@ -137,7 +137,7 @@ def configuration(
 def _laid_over(
     saved: DictConfig, config: DictConfig, groups: list[str], values: list[Override]
 ) -> DictConfig:
-    """The saved configuration with what the command line says in place of its own."""
+    """Overwrite the saved configuration with the settings of the command line."""
     for group in groups:
         if group not in config:
             raise UserError(f"{group}= is settled by what is resumed; leave it out")
@@ -166,7 +166,7 @@ def _is_group(override: Override) -> bool:
 
 
 def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
-    """Compose as Hydra does; its complaints become a UserError."""
+    """Compose with Hydra; its errors become a UserError."""
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         try:
             return compose(config_name, overrides)

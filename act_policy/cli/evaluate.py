@@ -30,7 +30,7 @@ ROLLOUT_ALONE = [
 
 
 def main(config: Any) -> None:
-    """Check what was asked, evaluate, print the table."""
+    """Check the settings, evaluate, print the table."""
     from act_policy.checkpoints.locate import find_run
     from act_policy.evaluation.evaluate import EvaluationConfig
 
@@ -51,16 +51,16 @@ def main(config: Any) -> None:
         raise UserError(
             f"out: checkpoint={checkpoint} belongs to no run; say where with out=FOLDER"
         )
-    refuse_what_has_no_effect(config)
+    refuse_settings_of_other_mode(config)
     if config.mode == "replay":
-        replayed(config, checkpoint, run, Path(out))
+        evaluate_replay(config, checkpoint, run, Path(out))
     else:
-        rolled_out(config, settings, checkpoint, run, Path(out))
+        evaluate_rollouts(config, settings, checkpoint, run, Path(out))
     print(f"written: {Path(out) / 'evaluation.json'} and report.html beside it")
 
 
-def refuse_what_has_no_effect(config: Any) -> None:
-    """UserError for a setting that only the other mode reads, unless it is the default."""
+def refuse_settings_of_other_mode(config: Any) -> None:
+    """Raise UserError for a setting that only the other mode reads, unless it has its default."""
     defaults = load_yaml(CONFIGS / "evaluate.yaml")
     if config.mode == "rollout":
         vain = [f"data.{name}" for name, value in config.data.items() if value is not None]
@@ -69,13 +69,15 @@ def refuse_what_has_no_effect(config: Any) -> None:
         vain = [name for name in ROLLOUT_ALONE if config[name] != defaults[name]]
         says = "for mode=rollout; mode=replay executes nothing"
         if "episodes" in vain:
-            says += ", and data.episodes chooses what it looks at"
+            says += ", and data.episodes chooses its episodes"
     if vain:
         raise UserError(f"{', '.join(vain)}: {says}")
 
 
-def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, out: Path) -> None:
-    """In simulation."""
+def evaluate_rollouts(
+    config: Any, settings: Any, checkpoint: Path, run: Path | None, out: Path
+) -> None:
+    """Evaluate in simulation and print the table."""
     from rich.console import Console
 
     from act_policy.checkpoints.open import open_policy
@@ -114,8 +116,8 @@ def rolled_out(config: Any, settings: Any, checkpoint: Path, run: Path | None, o
         print(warning)
 
 
-def replayed(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None:
-    """Open loop, on demonstrations."""
+def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None:
+    """Evaluate open loop on demonstrations and print the table."""
     from rich.console import Console
 
     from act_policy.checkpoints.open import open_policy

@@ -24,7 +24,7 @@ from act_policy.cli.entry import run_config
 
 
 def main(config: Any) -> None:
-    """Load, export, verify, and say how far apart they are."""
+    """Load, export, verify, and print the errors of each format."""
     from act_policy.checkpoints.locate import find_run
     from act_policy.checkpoints.open import open_network
     from act_policy.checkpoints.source import Source

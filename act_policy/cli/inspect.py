@@ -1,4 +1,4 @@
-"""Say what a folder of demonstrations holds and what is wrong with it: tables and an HTML page.
+"""Show what a folder of demonstrations holds and what is wrong with it: tables and an HTML page.
 
     act-policy inspect path=data/button
 
