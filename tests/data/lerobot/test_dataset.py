@@ -627,7 +627,7 @@ def test_training_runs_on_a_lerobot_folder(tmp_path):
     done = call("train.py", "experiment=tiny", f"data.path={folder}", f"out={run}", "max_steps=4")
     assert done.returncode == 0, done.stderr
     assert "trained 4 steps" in done.stdout
-    assert "decoding top, wrist" in done.stdout  # its size is told beforehand
+    assert "frames of top, wrist, once" in done.stdout  # the size is printed before it begins
 
     from act_policy import ACTPolicy
 
