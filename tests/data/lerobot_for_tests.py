@@ -233,3 +233,11 @@ def change_table(path: Path, change: Callable[[dict[str, list[Any]]], Any]) -> N
         pa.table({name: pa.array(v, table.schema.field(name).type) for name, v in columns.items()}),
         path,
     )
+
+
+def drift(by):
+    def change(columns):
+        for end in ("from", "to"):
+            columns[f"videos/{TOP}/{end}_timestamp"][1] += by
+
+    return change
