@@ -17,8 +17,9 @@ from jaxtyping import Float, Float32, Float64
 from act_policy.data.schemas import aloha_schema
 from act_policy.errors import UserError
 from act_policy.sim import aloha_environment_id
+from act_policy.sim.aloha_expert import plan_episode, varied
 from act_policy.sim.aloha_tasks import SUCCESS, TASKS, Touching
-from act_policy.sim.environment import SimulatedTask
+from act_policy.sim.environment import Expert, SimulatedTask, Variation
 from act_policy.sim.images import image_sizes
 from act_policy.sim.rendering import import_mujoco
 from act_policy.types import Camera
@@ -117,6 +118,11 @@ class AlohaEnv(SimulatedTask):
         success = stage == SUCCESS
         info = {"success": success, "stage": stage}
         return self._observe(self.agent_pos), float(stage), success, False, info
+
+    def make_expert(self, variation: Variation) -> Expert:
+        """Plan the whole episode from the initial poses of the objects."""
+        motion = varied(self._task.motion(self.object_poses), *variation)
+        return plan_episode(self.model, motion, self.agent_pos)
 
     @property
     def object_poses(self) -> Float64[np.ndarray, "objects 7"]:

@@ -5,6 +5,7 @@ timing is the same in every episode: a policy learns best from such motions.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,14 +17,7 @@ from act_policy.sim.rendering import import_mujoco
 GRASP_POINT: Final = np.array([0.135, 0.0, 0.0])
 """Between the finger tips, in metres ahead of gripper_link."""
 
-ARM_JOINTS: Final = (
-    "waist",
-    "shoulder",
-    "elbow",
-    "forearm_roll",
-    "wrist_angle",
-    "wrist_rotate",
-)
+ARM_JOINTS: Final = ("waist", "shoulder", "elbow", "forearm_roll", "wrist_angle", "wrist_rotate")
 UP: Final = np.array([0.0, 0.0, 0.1])
 """From an object to above it, in metres."""
 
@@ -120,12 +114,6 @@ def _bring(lying: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[Way
     ]
 
 
-MOTIONS: Final[dict[str, Callable[[np.ndarray], Motion]]] = {
-    "TransferCube": transfer_motion,
-    "Insertion": insertion_motion,
-}
-
-
 def varied(motion: Motion, timing: float, pose: float, seed: int) -> Motion:
     """Vary phase lengths and way-points of a motion, see `Variation`; the seed fixes them.
 
@@ -152,25 +140,20 @@ def varied(motion: Motion, timing: float, pose: float, seed: int) -> Motion:
     return Motion(*map(moved, motion))
 
 
-class AlohaExpert:
-    """Plans one episode when it is made; each call returns the next action."""
-
-    def __init__(self, model: Any, motion: Motion, initial_state: Float32[np.ndarray, "14"]):
-        initial = initial_state.astype(np.float64)
-        arms = [
-            _arm_actions(model, "left", motion.left, initial[:7]),
-            _arm_actions(model, "right", motion.right, initial[7:]),
-        ]
-        steps = max(map(len, arms))
-        arms = [np.pad(arm, ((0, steps - len(arm)), (0, 0)), mode="edge") for arm in arms]
-        self._actions = np.concatenate(arms, axis=1).astype(np.float32)
-        self._step = 0
-
-    def __call__(self) -> Float32[np.ndarray, "14"]:
-        """The joint targets of the current step; after the motion's end, its last targets."""
-        action: np.ndarray = self._actions[min(self._step, len(self._actions) - 1)]
-        self._step += 1
-        return action.copy()
+def plan_episode(
+    model: Any, motion: Motion, initial_state: Float32[np.ndarray, "14"]
+) -> Callable[[], Float32[np.ndarray, "14"]]:
+    """Plan one episode; each call returns the joint targets of the next step, at last the same."""
+    initial = initial_state.astype(np.float64)
+    arms = [
+        _arm_actions(model, "left", motion.left, initial[:7]),
+        _arm_actions(model, "right", motion.right, initial[7:]),
+    ]
+    steps = max(map(len, arms))
+    arms = [np.pad(arm, ((0, steps - len(arm)), (0, 0)), mode="edge") for arm in arms]
+    actions = np.concatenate(arms, axis=1).astype(np.float32)
+    targets = chain(actions, repeat(actions[-1]))
+    return lambda: next(targets).copy()
 
 
 def _arm_actions(

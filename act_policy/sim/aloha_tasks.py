@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from act_policy.sim import aloha_environment_id
+from act_policy.sim.aloha_expert import Motion, insertion_motion, transfer_motion
 
 Touching = Callable[[str, str], bool]
 """Whether two of the model's geoms, by name, touch now."""
@@ -47,12 +48,14 @@ class AlohaTask(NamedTuple):
     draw_objects: seed -> position and quaternion of each object, one after the other.
     stage: how far the task is by the current contacts, 0 to SUCCESS.
     stages: what each stage means, in words.
+    motion: poses of the objects, (objects, 7) -> what the expert does.
     """
 
     file: str
     draw_objects: Callable[[int], np.ndarray]
     stage: Callable[[Touching], int]
     stages: Sequence[str]
+    motion: Callable[[np.ndarray], Motion]
 
 
 def draw_cube(seed: int) -> Float64[np.ndarray, "7"]:
@@ -96,8 +99,7 @@ def insertion_stage(touching: Touching) -> int:
 
 
 def _lying_in(
-    random: np.random.RandomState,
-    x_range: tuple[float, float],
+    random: np.random.RandomState, x_range: tuple[float, float]
 ) -> Float64[np.ndarray, "7"]:
     """Draw a pose 5 cm above the table, turned as the model has it."""
     low, high = zip(x_range, (0.4, 0.6), (0.05, 0.05), strict=True)
@@ -106,10 +108,18 @@ def _lying_in(
 
 TASKS: Final = {
     "TransferCube": AlohaTask(
-        "bimanual_viperx_transfer_cube.xml", draw_cube, transfer_stage, TRANSFER_STAGES
+        "bimanual_viperx_transfer_cube.xml",
+        draw_cube,
+        transfer_stage,
+        TRANSFER_STAGES,
+        transfer_motion,
     ),
     "Insertion": AlohaTask(
-        "bimanual_viperx_insertion.xml", draw_peg_and_socket, insertion_stage, INSERTION_STAGES
+        "bimanual_viperx_insertion.xml",
+        draw_peg_and_socket,
+        insertion_stage,
+        INSERTION_STAGES,
+        insertion_motion,
     ),
 }
 

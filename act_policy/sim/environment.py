@@ -1,7 +1,9 @@
 """The base of every simulated task: spaces, lazily drawn camera images and their quality."""
 
 import copy
-from typing import Any, ClassVar
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -13,6 +15,25 @@ from act_policy.errors import UserError
 from act_policy.sim.images import LazyImages
 from act_policy.sim.rendering import Pose, SceneRenderer
 from act_policy.types import Schema
+
+Expert = Callable[[], np.ndarray]
+"""Returns the action for the environment's current state: float32 (a,) within the action space."""
+
+
+class Variation(NamedTuple):
+    """How much an expert departs from its usual motion; by default not at all.
+
+    timing: standard deviation of the logarithm of each phase's duration.
+    pose: standard deviation of each way-point's position, in metres.
+    seed: fixes the departures.
+    """
+
+    timing: float = 0.0
+    pose: float = 0.0
+    seed: int = 0
+
+
+AS_USUAL = Variation()
 
 
 class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
@@ -59,6 +80,14 @@ class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
         self._data = data
         self._renderer = SceneRenderer(copy.copy(model), sizes, quality)
 
+    @abstractmethod
+    def make_expert(self, variation: Variation) -> Expert:
+        """Make an expert that knows where every object is, for the episode that was just reset.
+
+        Raises:
+            UserError: the expert cannot vary.
+        """
+
     @property
     def frame_count(self) -> int:
         """Number of images drawn so far."""
@@ -89,3 +118,15 @@ class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
             size = self.schema.action_size
             raise ValueError(f"expected {size} finite action values, found {values}")
         return values
+
+
+def scripted_expert(environment: Any, variation: Variation = AS_USUAL) -> Expert:
+    """Make a fresh expert for one episode of an environment that has just been reset.
+
+    Raises:
+        UserError: the environment is not one of this package's tasks, or its expert cannot vary.
+    """
+    task = environment.unwrapped
+    if not isinstance(task, SimulatedTask):
+        raise UserError(f"environment {environment}: there is no scripted expert for it")
+    return task.make_expert(variation)

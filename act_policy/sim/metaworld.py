@@ -1,6 +1,7 @@
 """Meta-World's tasks as gymnasium environments that a seed fixes and that show images only."""
 
 import copy
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from jaxtyping import Float, Float32
 
 from act_policy.errors import UserError
 from act_policy.sim import TASKS, environment_id
-from act_policy.sim.environment import SimulatedTask
+from act_policy.sim.environment import Expert, SimulatedTask, Variation
 from act_policy.sim.images import image_sizes
 from act_policy.sim.rendering import import_mujoco
 from act_policy.types import Camera, Schema
@@ -48,6 +49,7 @@ class MetaWorldEnv(SimulatedTask):
         self._mujoco = import_mujoco()  # before Meta-World imports it with any backend
         from metaworld.env_dict import ENV_CLS_MAP
 
+        self._task = task
         self._inner: Any = ENV_CLS_MAP[f"{task}-v3"]()
         self._inner.max_path_length = 10**9  # gymnasium's TimeLimit ends the episode
         self._inner._set_task_called = True
@@ -111,6 +113,28 @@ class MetaWorldEnv(SimulatedTask):
         if self._full_observation is None:
             raise RuntimeError("reset the environment before asking what it observes")
         return self._full_observation.copy()
+
+    def make_expert(self, variation: Variation) -> Expert:
+        """Let Meta-World's own policy act, which sees where every object is."""
+        if variation.timing or variation.pose:
+            raise UserError(
+                f"{self.schema.environment}: timing_noise and pose_noise vary ALOHA's experts "
+                "only; this one reacts to what happens, so noise= makes its demonstrations differ"
+            )
+        from metaworld.policies import ENV_POLICY_MAP
+
+        policy: Any = ENV_POLICY_MAP[f"{self._task}-v3"]  # annotated there as the abstract class
+        policy = policy()
+
+        def act() -> np.ndarray:
+            with warnings.catch_warnings():
+                # it warns of each action beyond [-1, 1], which is clipped here
+                warnings.filterwarnings("ignore", message="Constant\\(s\\) may be too high")
+                action = policy.get_action(self.full_observation())
+            clipped: np.ndarray = np.clip(action, -1.0, 1.0).astype(np.float32)
+            return clipped
+
+        return act
 
     def _agent_pos(self) -> Float32[np.ndarray, "4"]:
         assert self._full_observation is not None

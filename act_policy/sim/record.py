@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from act_policy.data.aloha.dataset import write_episode
 from act_policy.errors import UserError, check_choice, check_whole_number
-from act_policy.sim.experts import Variation, scripted_expert
+from act_policy.sim.environment import Variation, scripted_expert
 from act_policy.sim.images import image_sizes
 from act_policy.sim.rendering import choose_gl_backend
 from act_policy.system.atomic import atomic_file, remove_partial_files

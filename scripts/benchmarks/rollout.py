@@ -63,7 +63,7 @@ def expert_actions(config: Any) -> list[list[float]]:
     import gymnasium
     import numpy as np
 
-    from act_policy.sim.experts import scripted_expert
+    from act_policy.sim.environment import scripted_expert
 
     environment = gymnasium.make(config.environment, cameras={})
     environment.reset(seed=0)

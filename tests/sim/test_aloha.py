@@ -15,7 +15,7 @@ from act_policy.errors import UserError
 from act_policy.sim import ALOHA_TASKS, aloha_environment_id
 from act_policy.sim.aloha import GRIPPERS
 from act_policy.sim.aloha_tasks import insertion_stage, transfer_stage
-from act_policy.sim.experts import Variation, scripted_expert
+from act_policy.sim.environment import Variation, scripted_expert
 from act_policy.sim.record import RecordingConfig, disturbance, record_episode
 from act_policy.types import Observation
 

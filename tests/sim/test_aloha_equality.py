@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from act_policy.sim.experts import scripted_expert
+from act_policy.sim.environment import scripted_expert
 
 PEER = Path(__file__).with_name("gym_aloha_peer.py")
 IMAGE_STEPS = (0, 60, 130, 200)

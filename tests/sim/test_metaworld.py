@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from act_policy.errors import UserError
 from act_policy.sim import TASKS, environment_id
-from act_policy.sim.experts import scripted_expert
+from act_policy.sim.environment import scripted_expert
 from act_policy.types import Observation
 
 
