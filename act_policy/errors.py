@@ -1,25 +1,25 @@
-"""The error that speaks to the user, and checks that every package needs."""
+"""The error shown to the user, and checks that every package needs."""
 
 from collections.abc import Sequence
 
 
 class UserError(Exception):
-    """What the user gave cannot be used; scripts print it as one message and exit with code 2.
+    """The user's input cannot be used; scripts print it as one message and exit with code 2.
 
-    The message names where (file, episode, camera, field), what was found, what was expected and
-    what to do.
+    The message names the place (file, episode, camera, field), the value found, the value expected
+    and the remedy.
     """
 
 
 def check_whole_number(name: str, value: object, smallest: int) -> int:
-    """Return `value`; UserError unless it is a whole number, `smallest` or more."""
+    """Return `value`; raise UserError unless it is a whole number, `smallest` or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
         raise UserError(f"{name}={value}: expected a whole number, {smallest} or more")
     return value
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise UserError unless `value` is one of two or more choices."""
+    """Raise UserError unless `value` is one of the choices, which are two or more."""
     if value not in choices:
         listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
         raise UserError(f"{name}={value}: expected {listed}")

@@ -1,4 +1,4 @@
-"""The words that every package shares; numpy only.
+"""Types that every package shares; numpy only.
 
 Axes, the same letters in annotations, einops patterns, comments and docs:
 
@@ -40,11 +40,11 @@ else:
 
 
 class Observation(NamedTuple, _Over[ArrayT]):
-    """What the robot perceives at one moment, raw; every array may have a leading batch axis.
+    """One raw observation of the robot; every array may have a leading batch axis.
 
     images: camera name -> uint8 (h, w, 3) RGB.
     state: float32 (s,), proprioception in the schema's units.
-    environment_state: float32, what a simulator knows of the objects; None where there is none.
+    environment_state: float32, the objects' state in a simulator; None where there is none.
     """
 
     images: Mapping[str, ArrayT]
@@ -55,7 +55,7 @@ class Observation(NamedTuple, _Over[ArrayT]):
     def from_keys(cls, values: Mapping[str, ArrayT]) -> "Observation[ArrayT]":
         """Bind LeRobot's keys (`observation.images.<camera>`, `observation.state`) by name.
 
-        A key that is none of them raises UserError: nothing is passed over silently.
+        Any other key raises UserError: nothing is ignored silently.
         """
         images: dict[str, ArrayT] = {}
         vectors: dict[str, ArrayT] = {}
@@ -80,8 +80,8 @@ class Camera:
 
     source_size: (height, width) of the frames that its images were made from; None where the
         images are as the camera took them.
-    crop: (top, left, height, width), what was cut out of such a frame before it was scaled; None
-        is the whole frame. `act_policy.images.resize.camera_image` does the same again.
+    crop: (top, left, height, width), cut out of such a frame before it was scaled; None is the
+        whole frame. `act_policy.images.resize.camera_image` repeats the crop and the scaling.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Camera:
     crop: tuple[int, int, int, int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, those that are set; `from_dict` is the inverse."""
+        """Return the values that are set, ready for JSON; `from_dict` is the inverse."""
         plain: dict[str, Any] = {"name": self.name, "height": self.height, "width": self.width}
         if self.source_size is not None:
             plain["source_size"] = list(self.source_size)
@@ -114,9 +114,9 @@ class Camera:
 
 @dataclass(frozen=True)
 class Schema:
-    """What a dataset, a policy and a robot must agree on before anything moves.
+    """Properties on which a dataset, a policy and a robot must agree before anything moves.
 
-    Cameras, joints and actions are bound by these names, never by their place in a list.
+    Cameras, joints and actions are matched by these names, never by their position in a list.
     rate: steps per second.
     environment: the id of the simulated environment, "" on a real robot.
     """
@@ -139,7 +139,7 @@ class Schema:
         ):
             if len(names) != len(units):
                 raise UserError(
-                    f"{field}: {len(names)} names but {len(units)} units; give one unit a name"
+                    f"{field}: {len(names)} names but {len(units)} units; give one unit per name"
                 )
         for field, every in (
             ("camera", self.camera_names),
@@ -175,9 +175,9 @@ class Schema:
         return len(self.action_names)
 
     def differences(self, other: "Schema") -> list[str]:
-        """Say field by field where the other schema differs; empty when the two are the same.
+        """List the fields in which the other schema differs; empty when the two are the same.
 
-        The environment is left out: the same robot may stand in several.
+        The environment is not compared: the same robot may be used in several.
         """
         mine, theirs = self.to_dict(), other.to_dict()
         return [
@@ -187,11 +187,11 @@ class Schema:
         ]
 
     def check(self, observation: Observation[Any] | Mapping[str, Any]) -> Observation[np.ndarray]:
-        """Return an observation as numpy arrays, or raise UserError unless it fits this schema.
+        """Return an observation as numpy arrays; raise UserError unless it fits this schema.
 
         Names, sizes, dtype and finiteness are checked; arrays may have one leading batch axis,
-        the same for all. Extra cameras are refused as well as missing ones. Each image is read
-        once, since a simulator renders it then; the vectors become float32.
+        the same for all. Both extra and missing cameras are refused. Each image is read only
+        once, because reading makes a simulator render it; the vectors become float32.
 
         Args:
             observation: an Observation, or arrays under LeRobot's keys.
@@ -228,7 +228,7 @@ class Schema:
         return Observation(images, state, extra)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `from_dict` is the inverse."""
+        """Return plain values for JSON; `from_dict` is the inverse."""
         plain = {
             **asdict(self),
             "cameras": [camera.to_dict() for camera in self.cameras],
@@ -239,7 +239,7 @@ class Schema:
     def from_dict(cls, plain: Mapping[str, Any]) -> "Schema":
         """Rebuild from `to_dict`; a missing or unknown field raises UserError.
 
-        Files written before the environment had its name call it "task".
+        Older files call the environment "task".
         """
         if "task" in plain and "environment" not in plain:
             plain = {("environment" if k == "task" else k): v for k, v in plain.items()}
@@ -278,11 +278,11 @@ def _check_vector(
 
 
 class FieldStatistics(NamedTuple):
-    """Statistics of one vector over every training step: float64, one value a dimension.
+    """Statistics of one vector over every training step: float64, one value per dimension.
 
-    std is the population standard deviation as measured; what divides is `Statistics.scale`. A
-    policy imported from other software brings the centre and spread it was normalised with as mean
-    and std, and NaN as min and max where it does not say them.
+    std is the measured population standard deviation; the divisor is `Statistics.scale`. For a
+    policy imported from other software, mean and std are the centre and spread that it was
+    normalised with, and min and max are NaN where it does not store them.
     """
 
     mean: np.ndarray
@@ -292,27 +292,27 @@ class FieldStatistics(NamedTuple):
 
 
 class ImageStatistics(NamedTuple):
-    """What normalises one camera's pixels in [0, 1], RGB: float64 (3,), std is the divisor."""
+    """Normalisation of one camera's pixels in [0, 1], RGB: float64 (3,), std is the divisor."""
 
     mean: np.ndarray
     std: np.ndarray
 
 
 class ImageLevels(NamedTuple):
-    """Smallest and largest over one camera's frames: their mean and deviation, pixels in [0, 1]."""
+    """Range over one camera's frames of the pixels' mean and deviation, for pixels in [0, 1]."""
 
     mean: tuple[float, float]
     deviation: tuple[float, float]
 
 
 class Statistics(NamedTuple):
-    """What the normaliser needs, over exactly the episodes trained on.
+    """Statistics for the normaliser, over exactly the episodes trained on.
 
     std_floor: the smallest divisor, in physical units; a joint that never moved must not explode.
-    step_count: number of steps measured; 0 where an imported policy does not say it.
-    images: by camera name, for policies trained with others than ImageNet's; None is ImageNet's.
+    step_count: number of steps measured; 0 where an imported policy does not store it.
+    images: by camera name, for policies not trained with ImageNet's values; None is ImageNet's.
     relative_actions: action dimensions that the network predicts as the difference from the state
-        of the same name at the chunk's beginning; action measures those differences.
+        of the same name at the chunk's beginning; `action` then describes those differences.
     image_levels: by camera name, of a sample of frames, for the robot; None where not measured.
     """
 
@@ -326,12 +326,12 @@ class Statistics(NamedTuple):
     image_levels: Mapping[str, ImageLevels] | None = None
 
     def scale(self, field: FieldStatistics) -> np.ndarray:
-        """The divisor max(std, std_floor), float64, one value a dimension."""
+        """Return the divisor max(std, std_floor), float64, one value per dimension."""
         scale: np.ndarray = np.maximum(field.std, self.std_floor)
         return scale
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, exact to the bit; `from_dict` is the inverse.
+        """Return plain values for JSON, exact to the bit; `from_dict` is the inverse.
 
         JSON has no NaN: an unknown value is null.
         """

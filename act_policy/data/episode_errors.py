@@ -1,4 +1,4 @@
-"""Errors of single episodes of a dataset, and what is done about them."""
+"""Errors of single episodes of a dataset, and how they are handled."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 from act_policy.errors import UserError, check_choice
 
 Wanted = Callable[[Mapping[int, str]], Collection[int]]
-"""Chooses the episodes that are used from the names of all by index; may raise UserError."""
+"""Chooses the episodes to use, given index -> name of all; may raise UserError."""
 
 
 class UnfinishedError(UserError):
     """A file is missing, cut short or unreadable, as after a killed recording or copy.
 
-    path: the file, where the error is about it as a whole.
+    path: the file, if the error concerns it as a whole.
     """
 
     def __init__(self, message: str, path: Path | None = None) -> None:
@@ -25,7 +25,7 @@ class EpisodeErrors:
 
     Args:
         unreadable: "stop" at any error, or "skip" the episodes that have one.
-        wanted: chooses the episodes that are used; errors of the others do not matter.
+        wanted: chooses the episodes to use; errors in the others do not matter.
     """
 
     def __init__(self, unreadable: str, wanted: Wanted | None = None) -> None:
@@ -33,26 +33,26 @@ class EpisodeErrors:
         self._skip = unreadable == "skip"
         self._wanted: Wanted = wanted or set
         self.by_episode: dict[int, UserError] = {}
-        """The first error of each episode that has one, by the episode's index."""
+        """Index of each faulty episode -> its first error."""
 
     def add(self, episode: int, error: UserError) -> None:
-        """Note an error of an episode; the first one counts."""
+        """Record an error of an episode; the first one counts."""
         self.by_episode.setdefault(episode, error)
 
     def settle(self, names: dict[int, str]) -> tuple[list[int], list[str]]:
-        """Decide which episodes are kept, and say what a person must know of the others.
+        """Decide which episodes to keep, and report the others.
 
-        The last episodes of a dataset are left out where their recording was cut short, whatever
-        was chosen: a killed recorder leaves them so.
+        Episodes at the end of a dataset whose recording was cut short are left out under either
+        setting: a killed recorder leaves such episodes.
 
         Args:
             names: of all episodes, by their index, in order.
 
         Returns:
-            The indices of the episodes that are kept, and notes.
+            The indices of the episodes to keep, and notes.
 
         Raises:
-            UserError: an episode has an error and is not to be skipped, or every episode has one.
+            UserError: an episode has an error and may not be skipped, or every episode has one.
         """
         errors = self.by_episode
         wanted = set(self._wanted(names))
@@ -90,7 +90,7 @@ class EpisodeErrors:
         return kept, notes
 
     def _listed(self, episodes: Sequence[int], names: dict[int, str], most: int = 10) -> str:
-        # An episode that is missing altogether has no name either.
+        # An episode that is missing altogether has no name.
         shown = [
             f"{names.get(index, f'episode {index}')}: {self.by_episode[index]}"
             for index in episodes[:most]

@@ -1,4 +1,4 @@
-"""Names, units and rate of demonstrations whose files do not say them."""
+"""Names, units and rate of demonstrations whose files do not store them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,10 +30,10 @@ SchemaSource = Schema | Mapping[str, Any] | str | Path
 
 
 def read_schema(source: SchemaSource, cameras: Sequence[Camera]) -> Schema:
-    """Take a schema from a JSON file or a mapping; cameras it leaves out are those of the files.
+    """Read a schema from a JSON file or a mapping; without cameras it gets those of the files.
 
     Raises:
-        UserError: the file is missing or no JSON, a field is missing, unknown or inconsistent.
+        UserError: the file is missing or not JSON; a field is missing, unknown or inconsistent.
     """
     if isinstance(source, Schema):
         return source
@@ -63,13 +63,13 @@ def read_schema(source: SchemaSource, cameras: Sequence[Camera]) -> Schema:
 def check_described(
     schema: Schema, path: Path, sizes: tuple[int, int], cameras: Mapping[str, Camera]
 ) -> None:
-    """Raise UserError unless a description fits what a file holds.
+    """Raise UserError unless a description fits a file's contents.
 
     Args:
         schema: the description.
         path: the file.
         sizes: its numbers of state and action dimensions.
-        cameras: its cameras by name; it may have more than are described.
+        cameras: its cameras by name; there may be more than the description lists.
     """
     if (schema.state_size, schema.action_size) != sizes:
         raise UserError(
@@ -85,7 +85,7 @@ def check_described(
 
 
 def aloha_schema(cameras: Sequence[Camera], action_size: int = 14) -> Schema:
-    """The schema of ALOHA (14 actions) or mobile ALOHA (16, with the base)."""
+    """Return the schema of ALOHA (14 actions) or mobile ALOHA (16, with the base)."""
     base = action_size - len(ALOHA_NAMES)
     return Schema(
         cameras=tuple(cameras),
@@ -98,16 +98,16 @@ def aloha_schema(cameras: Sequence[Camera], action_size: int = 14) -> Schema:
 
 
 def with_cameras(schema: Schema, cameras: Sequence[Camera]) -> Schema:
-    """The same schema over some of its cameras, in the given order."""
+    """Return the same schema with some of its cameras, in the given order."""
     return replace(schema, cameras=tuple(cameras))
 
 
 def shifted(actions: np.ndarray, steps: int) -> np.ndarray:
-    """The action that belongs to each step where recordings store it `steps` later.
+    """Return the action of each step where recordings store it `steps` earlier.
 
-    Real-robot ALOHA files need 1: what was observed at a step goes with the action stored at the
+    Real-robot ALOHA files need 1: the observation at a step belongs to the action stored at the
     step before, `action[max(0, t - 1)]` (act/utils.py). The first steps keep the first action, and
-    the last stored ones belong to no observation.
+    the last stored actions belong to no observation.
 
     Args:
         actions: (T, a).

@@ -21,19 +21,19 @@ def compute_statistics(
     chunk_length: int = 1,
     cache: Path | None = None,
 ) -> Statistics:
-    """Measure every step of the given episodes as if they were one long one.
+    """Measure every step of the given episodes as if they were one long episode.
 
     Args:
         dataset: the demonstrations.
         episodes: indices of the episodes that are trained on.
         std_floor: smallest divisor of the normaliser, in physical units.
-        relative_actions: dimensions of which the difference from the state of the same name is
-            measured, over every step and every action of the chunk that begins there.
+        relative_actions: dimensions measured as the difference from the state of the same name,
+            over every step and every action of the chunk that begins there.
         chunk_length: k, for the relative actions.
-        cache: folder where the result is kept, under a hash of all that it depends on.
+        cache: folder where the result is kept, under a hash of everything it depends on.
 
     Raises:
-        UserError: no episode, a floor that is not positive, or a value that is not finite
+        UserError: there is no episode, the floor is not positive, or a value is not finite
             (named by file, step and dimension).
     """
     if len(episodes) == 0:
@@ -64,7 +64,7 @@ def compute_statistics(
 def check_finite(
     dataset: DemonstrationDataset, episodes: Sequence[int] | np.ndarray | None = None
 ) -> None:
-    """Raise UserError at the first state or action that is NaN or infinite, naming its place."""
+    """Raise UserError at the first state or action that is NaN or infinite; names its place."""
     for episode in range(len(dataset.episodes)) if episodes is None else episodes:
         for field, values, names in (
             ("state", dataset.state(episode), dataset.schema.state_names),
@@ -101,7 +101,7 @@ def _with_relative(
     chunk_length: int,
     absolute: FieldStatistics,
 ) -> FieldStatistics:
-    """The actions' statistics with those of the relative dimensions put in."""
+    """Return the actions' statistics with those of the relative dimensions inserted."""
     schema = dataset.schema
     actions = [schema.action_names.index(name) for name in relative]
     states = [schema.state_names.index(name) for name in relative]
@@ -134,7 +134,7 @@ def _hash(
     relative: tuple[str, ...],
     chunk_length: int,
 ) -> str:
-    """Of the numbers themselves and of what is measured of them."""
+    """Hash the numbers themselves and the settings of the measurement."""
     schema = dataset.schema
     key = hashlib.sha256()
     described = (1, schema.state_names, schema.action_names, relative, relative and chunk_length)
@@ -147,7 +147,7 @@ def _hash(
 
 
 def _load(path: Path | None) -> tuple[FieldStatistics, FieldStatistics] | None:
-    """What `_keep` wrote; None where there is nothing or it cannot be read."""
+    """Read the file that `_keep` wrote; None where it is missing or cannot be read."""
     if path is None or not path.exists():
         return None
     try:
