@@ -6,19 +6,17 @@ because the arm rested until then. Time is passed in and never asked for, so tha
 exact.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from act_policy.control.action_space import ActionSpace
+from act_policy.control.chunks.blending import Trajectory, blend
 from act_policy.control.chunks.ensembling import average_predictions
 from act_policy.control.chunks.policy import check_chunk
 from act_policy.control.config import RobotConfig
 from act_policy.errors import UserError
 from act_policy.types import Observation, Schema
-
-_ROUNDING = 1e-6  # of a step: the error of a whole number of steps
 
 
 class PolicyError(Exception):
@@ -63,36 +61,6 @@ class Proposal(NamedTuple):
     age: float
 
 
-@dataclass(frozen=True)
-class _Trajectory:
-    """A chunk in time."""
-
-    captured: float
-    begin: float  # the moment for which row 0 was meant
-    chunk: np.ndarray
-    rate: float
-
-    def at(self, now: float, jumps: np.ndarray, between: bool) -> np.ndarray | None:
-        """The action for this moment; None outside the chunk.
-
-        Args:
-            now: in seconds.
-            jumps: (a,), dimensions that take the row in force and are never interpolated.
-            between: interpolate between rows, else take the nearest.
-        """
-        place = (now - self.begin) * self.rate + _ROUNDING
-        if -1 < place < 0:
-            place = 0.0  # images that are taken while a tick runs are younger than the tick
-        row = int(np.floor(place if between else place + 0.5))
-        if not 0 <= row < len(self.chunk):
-            return None
-        action: np.ndarray = self.chunk[row].astype(np.float64)
-        if between and row + 1 < len(self.chunk):
-            following = action + (place - row) * (self.chunk[row + 1] - action)
-            action = np.where(jumps, action, following)
-        return action
-
-
 class AsynchronousExecutor:
     """Hand out actions of the newest chunk while the next one is being predicted.
 
@@ -132,9 +100,9 @@ class AsynchronousExecutor:
 
     def reset(self) -> None:
         """Forget every chunk, and the answer to a question that is still open."""
-        self._chunks: list[_Trajectory] = []  # the oldest first; the last is in force
-        self._ready: _Trajectory | None = None  # arrived, waits for the blending to end
-        self._before: _Trajectory | None = None  # what is being blended out of
+        self._chunks: list[Trajectory] = []  # the oldest first; the last is in force
+        self._ready: Trajectory | None = None  # arrived, waits for the blending to end
+        self._before: Trajectory | None = None  # what is being blended out of
         self._switched = 0.0
         self._asked_for = None
         self._waiting_since = None
@@ -180,7 +148,7 @@ class AsynchronousExecutor:
                 raise PolicyError(str(error)) from None
             # The arm rested until the first chunk came: none of its rows is past.
             begin = answer.captured if self._chunks else now
-            self._ready = _Trajectory(answer.captured, begin, chunk, self._rate)
+            self._ready = Trajectory(answer.captured, begin, chunk, self._rate)
         if not self._inference.busy:
             self._waiting_since = None
         elif self._waiting_since is not None and now - self._waiting_since > self._max_answer_time:
@@ -205,8 +173,7 @@ class AsynchronousExecutor:
             if weight >= 1 or earlier is None or now - self._before.captured > self._max_age:
                 self._before = None
             else:
-                mixed = earlier + weight * (action - earlier)
-                action = np.where(self._jumps, action, mixed)
+                action = blend(earlier, action, weight, self._jumps)
         return Proposal(action, age)
 
     def _ensemble(self, now: float, coefficient: float) -> Proposal | None:

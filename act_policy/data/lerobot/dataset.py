@@ -32,7 +32,7 @@ from act_policy.data.lerobot.metadata import (
 from act_policy.data.lerobot.rows import ImageColumn, read_rows, read_vectors
 from act_policy.data.lerobot.schema import lerobot_schema, vector_keys, vector_names
 from act_policy.data.schemas import SchemaSource, shifted
-from act_policy.data.video.file import BrokenFrameError, VideoFile, read_header
+from act_policy.data.video.decoder import BrokenFrameError, VideoFile, read_header
 from act_policy.data.video.writer import FrameRange
 from act_policy.errors import UserError
 from act_policy.types import ACTION_KEY, STATE_KEY, Camera

@@ -18,7 +18,7 @@ from act_policy.data.lerobot.metadata import (
     open_parquet,
     read_columns,
 )
-from act_policy.data.video.file import BrokenFrameError
+from act_policy.data.video.decoder import BrokenFrameError
 from act_policy.errors import UserError
 from act_policy.types import ACTION_KEY, STATE_KEY
 

@@ -11,7 +11,7 @@ import numpy as np
 from lightning import LightningDataModule
 from torch.utils.data import DataLoader, Subset
 
-from act_policy.data.frames.decoding import Frames, MixedFrames, open_frames
+from act_policy.data.frames.on_demand import Frames, MixedFrames, open_frames
 from act_policy.data.frames.store import cache_folder
 from act_policy.data.loading.chunks import split_episodes
 from act_policy.data.loading.loader import EpochOrder, ResumableLoader

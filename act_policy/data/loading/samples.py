@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.frames.decoding import Frames, MixedFrames
+from act_policy.data.frames.on_demand import Frames, MixedFrames
 from act_policy.data.frames.store import FrameStore
 from act_policy.data.loading.chunks import chunk_rows
 from act_policy.types import Observation

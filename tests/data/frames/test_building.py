@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from act_policy.data.frames import building as cache_building
-from act_policy.data.frames.decoding import DecodedFrames, open_frames
+from act_policy.data.frames.on_demand import DecodedFrames, open_frames
 from act_policy.data.frames.store import FrameStore, cache_folder
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.open import open_dataset
@@ -126,7 +126,7 @@ def test_a_camera_may_have_a_slash_in_its_name(tmp_path):
 
 @pytest.mark.parametrize("memory", [0, 100, 10**9])
 def test_frames_without_a_cache_are_the_same(tmp_path, monkeypatch, memory):
-    monkeypatch.setattr("act_policy.data.frames.decoding.MEMORY", memory * 48 * 64 * 3)
+    monkeypatch.setattr("act_policy.data.frames.on_demand.MEMORY", memory * 48 * 64 * 3)
     dataset = open_demonstrations(write_lerobot(tmp_path / "d"), cameras=["top"])
     frames = open_frames(dataset, None, "stop")
     assert not cache_folder(dataset).exists()

@@ -19,7 +19,7 @@ from act_policy.data.frames.store import FrameStore
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.open import open_dataset
 from act_policy.data.statistics import compute_statistics
-from act_policy.data.video.file import BrokenFrameError, VideoFile
+from act_policy.data.video.decoder import BrokenFrameError, VideoFile
 from act_policy.errors import UserError
 from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
 from tests.data.lerobot_for_tests import (

@@ -4,7 +4,7 @@ import av
 import numpy as np
 import pytest
 
-from act_policy.data.video.file import VideoFile
+from act_policy.data.video.decoder import VideoFile
 from act_policy.data.video.writer import (
     FrameRange,
     can_be_copied,
