@@ -1,4 +1,4 @@
-"""Blend a chunk into the one that follows it: both give an action for this moment, and are mixed."""
+"""Blend a chunk into the next: both give an action for this moment, and the two are mixed."""
 
 from dataclasses import dataclass
 
