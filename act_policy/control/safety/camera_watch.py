@@ -56,7 +56,7 @@ class ImageFault(NamedTuple):
 
 
 class CameraWatch:
-    """Look at every image that the policy is ranges.
+    """Find frozen, black and unusually lit images among those that the policy is shown.
 
     Args:
         ranges: brightness and contrast of the demonstrations, where they are known.
