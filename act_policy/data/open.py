@@ -35,7 +35,7 @@ def open_dataset(
         unreadable: "stop" at an episode that cannot be read or contradicts its metadata, or "skip"
             it and say so.
         action_shift: by how many steps later than what was observed the actions are stored: 1 for
-            ALOHA recordings of a real robot, see `shifted`.
+            ALOHA recordings of a real robot, see `shift_actions`.
         download: whether a hub id that is not on this machine may be fetched.
         wanted: chooses the episodes that are used; what is wrong with others does not matter.
 

@@ -102,7 +102,7 @@ def with_cameras(schema: Schema, cameras: Sequence[Camera]) -> Schema:
     return replace(schema, cameras=tuple(cameras))
 
 
-def shifted(actions: np.ndarray, steps: int) -> np.ndarray:
+def shift_actions(actions: np.ndarray, steps: int) -> np.ndarray:
     """Return the action of each step where recordings store it `steps` earlier.
 
     Real-robot ALOHA files need 1: the observation at a step belongs to the action stored at the

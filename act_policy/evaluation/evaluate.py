@@ -65,7 +65,7 @@ class EvaluationConfig:
             check_choice("quality", self.quality, ("fast", "exact"))
 
     def like(self, recorded: Mapping[str, Any], environment: str) -> "EvaluationConfig":
-        """Fill in what is None as the demonstrations were recorded, `recorded_config`."""
+        """Fill in what is None as the demonstrations were recorded, `read_recorded_config`."""
         return replace(
             self,
             max_steps=self.max_steps or recorded.get("max_steps") or episode_steps(environment),

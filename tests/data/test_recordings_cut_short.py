@@ -108,7 +108,7 @@ def test_nothing_whole_is_an_error(tmp_path):
         open_dataset(folder)
     folder = write_lerobot(tmp_path / "b", (3, 4))
     (folder / EPISODES).unlink()
-    with pytest.raises(UserError, match="no episode of it was whole yet"):
+    with pytest.raises(UserError, match="none of its episodes was whole yet"):
         open_dataset(folder)
     folder = write_lerobot(tmp_path / "c", (3, 4))
     (folder / "meta" / "info.json").unlink()

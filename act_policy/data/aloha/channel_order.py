@@ -1,22 +1,22 @@
-"""Whether JPEGs in HDF5 files look as if their red and blue were exchanged."""
+"""Detect JPEGs in HDF5 files whose red and blue seem to be exchanged."""
 
 import numpy as np
 
 _LEAST = 0.05
-"""Share of clearly coloured pixels below which an image says nothing."""
+"""Share of clearly coloured pixels below which an image is not evidence."""
 _RATIO = 3.0
 
 
 def doubt_channel_order(images: list[np.ndarray], jpeg_order: str, is_act_plus_plus: bool) -> str:
-    """Say why the chosen channel order may be wrong; "" where nothing speaks against it.
+    """Say why the chosen channel order may be wrong; "" if nothing indicates that.
 
     Rooms, wood, cardboard and hands are orange far more often than azure, and exchanging red and
-    blue turns the one into the other. So many azure pixels and few orange ones are a reason to
+    blue turns one into the other. Many azure pixels and few orange ones are therefore a reason to
     look, not a proof.
 
     Args:
-        images: some of the dataset, uint8 (h, w, 3), as they are read now.
-        jpeg_order: the order that they are read with, "bgr" or "rgb".
+        images: a sample of the dataset, uint8 (h, w, 3), as read now.
+        jpeg_order: the order they are read with, "bgr" or "rgb".
         is_act_plus_plus: the files have the marks of act-plus-plus's compression.
     """
     other = "rgb" if jpeg_order == "bgr" else "bgr"
@@ -37,7 +37,7 @@ def doubt_channel_order(images: list[np.ndarray], jpeg_order: str, is_act_plus_p
 
 
 def _shares(image: np.ndarray) -> tuple[float, float]:
-    """Shares of the pixels that are clearly orange to red, and clearly azure to blue."""
+    """Return the shares of pixels that are clearly orange to red, and clearly azure to blue."""
     red, green, blue = np.moveaxis(image.astype(np.int64), -1, 0)
     high, low = np.maximum(red, blue), np.minimum(red, blue)
     clear = (high - low) * 4 > np.maximum(high, 1)  # a quarter of the brightness or more

@@ -30,7 +30,7 @@ from act_policy.data.schemas import (
     aloha_schema,
     check_described,
     read_schema,
-    shifted,
+    shift_actions,
     with_cameras,
 )
 from act_policy.errors import UserError, check_choice
@@ -50,22 +50,22 @@ class AlohaHDF5Dataset:
 
     Args:
         folder: holds the `*.hdf5` files.
-        schema: names, units and rate (a JSON file or a mapping) where the files do not say them;
-            by default what our writer stored, else ALOHA's for 14 dimensions.
-        cameras: which cameras to use, in this order; by default all.
-        jpeg_order: channel order inside the JPEG rows. "bgr" is what act-plus-plus writes (it
+        schema: names, units and rate (a JSON file or a mapping) where the files do not store
+            them; by default those that our writer stored, else ALOHA's for 14 dimensions.
+        cameras: the cameras to use, in this order; by default all.
+        jpeg_order: channel order inside the JPEG rows. "bgr" is for files of act-plus-plus (it
             compresses RGB frames with OpenCV, so red and blue are exchanged in the JPEG); "rgb"
-            is for files whose JPEGs look right in an image viewer. `notes` says when the images
-            speak against the choice.
-        unreadable: "stop", or "skip" the files that cannot be read. The last files of a folder are
-            left out in any case where their recording was cut short.
-        action_shift: 1 for files of a real robot, whose action stored at a step was given at the
-            step before (see `shifted`); 0 for simulation.
-        paths: which of the files; by default all.
-        wanted: chooses the episodes that are used; what is wrong with others does not matter.
+            is for files whose JPEGs look right in an image viewer. `notes` holds a warning when
+            the images suggest the other order.
+        unreadable: "stop", or "skip" the files that cannot be read. Files at the end of a folder
+            whose recording was cut short are always left out.
+        action_shift: 1 for files of a real robot, which store the action of a step at the step
+            before (see `shift_actions`); 0 for simulation.
+        paths: the files to read; by default all.
+        wanted: chooses the episodes to use; errors in the others do not matter.
 
     Raises:
-        UserError: a file that cannot be read or that does not fit the others.
+        UserError: a file cannot be read or does not fit the others.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class AlohaHDF5Dataset:
         ]
         self.lengths = lengths_of(self.episodes)
         self._states = [episode.state for episode in episodes]
-        self._actions = [shifted(episode.action, action_shift) for episode in episodes]
+        self._actions = [shift_actions(episode.action, action_shift) for episode in episodes]
         self.schema = _common_schema(episodes, schema, cameras)
         self._vectors = [episode.vectors for episode in episodes]
         self.vector_names = tuple(
@@ -116,13 +116,13 @@ class AlohaHDF5Dataset:
             self.notes.append(f"{self.folder}: {doubt}")
 
     def _doubt_colours(self, episodes: Sequence[EpisodeFile]) -> str:
-        """Why the channel order may be wrong, by a few of the compressed images."""
+        """Say why the channel order may be wrong, judging by a few compressed images."""
         images = []
         some = np.unique(np.linspace(0, len(episodes) - 1, 4).astype(int)).tolist()
         for episode, camera in product(some, self.schema.camera_names):
             if self._images(episode, camera).ndim == 2:
                 step = int(self.lengths[episode]) // 2
-                with suppress(UndecodableFrameError):  # reading frames will say so
+                with suppress(UndecodableFrameError):  # reported when the frame is read
                     images.append(self.frame(episode, step, camera))
         self.close()
         if not images:
@@ -132,33 +132,33 @@ class AlohaHDF5Dataset:
         )
 
     def state(self, episode: int) -> np.ndarray:
-        """float32 (T, s) in the schema's units."""
+        """Return float32 (T, s) in the schema's units."""
         return self._states[episode]
 
     def action(self, episode: int) -> np.ndarray:
-        """float32 (T, a) in the schema's units."""
+        """Return float32 (T, a) in the schema's units."""
         return self._actions[episode]
 
     def timestamps(self, episode: int) -> np.ndarray | None:
-        """None: the format has none."""
+        """Return None: the format has no timestamps."""
         return None
 
     def vector(self, episode: int, name: str) -> np.ndarray:
-        """float32 (T, n), one of `vector_names`."""
+        """Return one of `vector_names`, float32 (T, n)."""
         check_vector_name(self, name)
         return read_vector(self.episodes[episode].file, self._vectors[episode][name])
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
-        """The joints' names and derived units where it has a value for each joint."""
+        """Return the joints' names and derived units if the vector has one value per joint."""
         check_vector_name(self, name)
         size = self._vectors[0][name].size
         if size != self.schema.state_size:
             return VectorDimensions(tuple(f"{name}_{i}" for i in range(size)), ("",) * size)
         units = self.schema.state_units if name == "velocity" else ("",) * size
-        return VectorDimensions(self.schema.state_names, tuple(map(_unit_a_second, units)))
+        return VectorDimensions(self.schema.state_names, tuple(map(_unit_per_second, units)))
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
-        """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+        """Return uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
         check_step(self, episode, step)
         try:
             stored = self._images(episode, camera)[step]
@@ -179,7 +179,7 @@ class AlohaHDF5Dataset:
         return np.asarray(stored)
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
-        """int64 (T,), where each frame's raw bytes lie in the image file; None if encoded."""
+        """Return int64 (T,), offsets of the raw frames in the image file; None if encoded."""
         images = self._images(episode, camera)
         if images.ndim != 4:
             return None
@@ -197,26 +197,26 @@ class AlohaHDF5Dataset:
 
         try:
             images.id.chunk_iter(visit)
-        except Exception:  # damaged; reading frame by frame then says which
+        except Exception:  # damaged; reading frame by frame then reports which
             return None
         end = self.episodes[episode].file.stat().st_size - size
-        # A chunk that was never written has no place.
+        # A chunk that was never written has no offset.
         return None if (offsets < 0).any() or (offsets > end).any() else offsets
 
     def image_file(self, episode: int, camera: str) -> Path:
-        """The episode's only file."""
+        """Return the episode's only file."""
         return self.episodes[episode].file
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
-        """What besides the file decides how the decoded frames look."""
+        """Return all that the decoded frames depend on except the file's bytes."""
         return ("jpeg_order", self._jpeg_order)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
-        """None: every frame stands alone."""
+        """Return None: every frame is stored on its own."""
         return None
 
     def close(self) -> None:
-        """Close the file that reading frames left open."""
+        """Close the file opened to read frames."""
         if self._open is not None:
             self._open[1].close()
             self._open = None
@@ -228,11 +228,11 @@ class AlohaHDF5Dataset:
         return self._open[1][f"observations/images/{camera}"]
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_open": None}  # an open file does not travel to a worker
+        return self.__dict__ | {"_open": None}  # an open file cannot be sent to a worker
 
 
 def episode_files(folder: Path) -> list[Path]:
-    """The episodes of a folder in the natural order of their names: 2 before 10."""
+    """List the episodes of a folder in the natural order of their names: 2 before 10."""
     return sorted(
         (path for path in folder.glob("*.hdf5") if not path.name.startswith(".")),
         key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path.name)],
@@ -240,7 +240,7 @@ def episode_files(folder: Path) -> list[Path]:
 
 
 def _indices(paths: Sequence[Path]) -> list[int]:
-    """The numbers that end the files' names; places where these do not number them."""
+    """Return the numbers at the end of the files' names, or 0, 1, 2, ... where they have none."""
     ends = [re.search(r"\d+$", path.stem) for path in paths]
     numbers = [int(end[0]) for end in ends if end]
     if len(numbers) < len(paths) or numbers != sorted(set(numbers)):
@@ -248,7 +248,7 @@ def _indices(paths: Sequence[Path]) -> list[int]:
     return numbers
 
 
-def _unit_a_second(unit: str) -> str:
+def _unit_per_second(unit: str) -> str:
     return {"": "", "0..1": "1/s"}.get(unit, f"{unit}/s")
 
 
@@ -270,7 +270,7 @@ def _common_schema(
                     ]
                 )
                 raise UserError(
-                    f"{episode.path}: its schema is not that of {first.path.name}: "
+                    f"{episode.path}: its schema differs from that of {first.path.name}: "
                     + "; ".join(differences)
                     + f". {LEAVE_OUT}"
                 )

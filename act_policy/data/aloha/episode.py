@@ -1,15 +1,15 @@
-"""One episode in ALOHA's HDF5 layout: read as others write it, written atomically.
+"""One episode in ALOHA's HDF5 layout: read in every variant, written atomically.
 
     episode_000000.hdf5
       attrs: sim (bool), missing in the oldest files, compress (bool, act-plus-plus), and ours:
              schema (JSON of `Schema.to_dict`), seed (int), success (bool), instruction,
-             settings (JSON, how it was recorded)
+             settings (JSON, the recorder's configuration)
       /observations/qpos            float32 (T, s)
       /observations/qvel            float32 (T, s), the vector "velocity"
       /observations/effort          float32 (T, s), real robots only, the vector "effort"
-      /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame a chunk, or
+      /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame per chunk, or
                                     uint8 (T, bytes), JPEG rows padded with zeros
-      /observations/images/{camera}_depth   left alone
+      /observations/images/{camera}_depth   not read
       /action                       float32 (T, a)
       /base_action                  float32 (T, 2), mobile ALOHA only; follows the action
       /compress_len                 float32 (n, T), lengths of the JPEGs; not needed to read them
@@ -37,14 +37,14 @@ from act_policy.types import Camera, Schema
 
 
 class VectorField(NamedTuple):
-    """Where a further observed vector of n values lies in the file."""
+    """The place in the file of a further observed vector of n values."""
 
     field: str
     size: int
 
 
 class EpisodeFile(NamedTuple):
-    """What one file holds, but for the images."""
+    """The contents of one file, without the images."""
 
     path: Path
     state: np.ndarray  # float32 (T, s)
@@ -60,7 +60,7 @@ class EpisodeFile(NamedTuple):
 
 
 def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
-    """Read one file and check that it is an episode; raises UserError naming what is wrong."""
+    """Read one file and check that it is an episode; raises UserError naming the fault."""
     try:
         with h5py.File(path) as file:
             for field in ("observations/qpos", "observations/images", "action"):
@@ -124,16 +124,16 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
 
 
 def _members(group: Any) -> list[tuple[str, Any]]:
-    """What an HDF5 group holds, all of it at once.
+    """List all members of an HDF5 group at once.
 
-    h5py keeps HDF5's lock while a group is iterated over. Were the loop left by an error, every
-    other thread would wait until the error is forgotten.
+    h5py keeps HDF5's lock while a group is iterated over. If an error left such a loop, every
+    other thread would wait until the error's traceback is freed.
     """
     return list(group.items())
 
 
 def _was_being_written(path: Path) -> bool:
-    """Whether a file that cannot be read began as HDF5: a killed writer may leave zeros there."""
+    """Return whether an unreadable file was begun as HDF5; a killed writer may leave only zeros."""
     try:
         with path.open("rb") as file:
             signature = file.read(8)
@@ -142,8 +142,8 @@ def _was_being_written(path: Path) -> bool:
     return signature == b"\x89HDF\r\n\x1a\n" or not any(signature)
 
 
-def recorded_config(path: Path) -> dict[str, Any]:
-    """How `record_demos.py` made an episode (see RecordingConfig); empty if it is another's."""
+def read_recorded_config(path: Path) -> dict[str, Any]:
+    """Read the RecordingConfig that `record_demos.py` stored; empty for files of other software."""
     if not h5py.is_hdf5(path):
         return {}
     with h5py.File(path) as file:
@@ -152,7 +152,7 @@ def recorded_config(path: Path) -> dict[str, Any]:
 
 
 def read_vector(path: Path, field: VectorField) -> np.ndarray:
-    """float32 (T, n); raises UserError."""
+    """Read a vector, float32 (T, n); raises UserError."""
     try:
         with h5py.File(path) as file:
             return np.asarray(file[field.field][()], np.float32)
@@ -195,7 +195,7 @@ def _camera(path: Path, name: str, images: Any, steps: int, jpeg_order: str) -> 
         raise UserError(f"{path}: camera {name} has {shape[0]} frames, the episode {steps} steps")
     if raw:
         return Camera(name, int(shape[1]), int(shape[2]))
-    # Only the first frame that can be decoded tells the size; the others are checked when read.
+    # The first frame that can be decoded gives the size; the others are checked when read.
     for step in range(steps):
         try:
             frame = decode_jpeg(images[step], jpeg_order, f"{path}: camera {name}, step {step}")
@@ -208,9 +208,9 @@ def _camera(path: Path, name: str, images: Any, steps: int, jpeg_order: str) -> 
 
 
 def decode_jpeg(row: np.ndarray, jpeg_order: str, where: str) -> np.ndarray:
-    """Turn one zero-padded JPEG row into uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+    """Decode one zero-padded JPEG row to uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
     try:
-        # Pillow refuses a JPEG that ends too early, so the zeros behind it do no harm.
+        # Pillow refuses a JPEG that ends too early, so the zeros after it are harmless.
         with Image.open(io.BytesIO(row.tobytes()), formats=["JPEG"]) as image:
             pixels = np.asarray(image.convert("RGB"))
     except Exception as error:  # a broken header makes Pillow raise almost anything
@@ -242,24 +242,24 @@ def write_episode(
     instruction: str = "",
     operator: np.ndarray | None = None,
 ) -> None:
-    """Write one episode so that the file is either whole or not there, whatever happens.
+    """Write one episode so that the file is always either whole or absent.
 
-    The bytes go to a temporary file in the same folder, reach the disk, and only then take the
-    episode's name; what killed writers left in the folder is removed on the way.
+    The bytes go to a temporary file in the same folder, which takes the episode's name only once
+    it is on the disk. Temporary files of killed writers in the folder are removed.
 
     Args:
-        path: the episode's file, by custom `episode_000000.hdf5`; its folder is made.
-        schema: what the arrays must fit; stored in the file.
+        path: the episode's file, by custom `episode_000000.hdf5`; its folder is created.
+        schema: the arrays must fit it; stored in the file.
         images: camera name -> uint8 (T, h, w, 3) RGB.
         state: (T, s) in the schema's units.
         action: (T, a) in the schema's units.
-        velocity: (T, s) in the schema's units a second; by default the change of the state since
-            the step before, times the rate, and 0 at the first step.
-        seed: of the initial state, by which an evaluation avoids those that were trained on.
+        velocity: (T, s) in the schema's units per second; by default the change of the state
+            since the step before, times the rate, and 0 at the first step.
+        seed: of the initial state; an evaluation avoids the seeds that were trained on.
         success: the outcome.
-        config: how it was recorded, plain values for JSON; kept for the record.
-        vectors: what else was observed, such as "effort": name -> (T, n).
-        instruction: what the operator was told to do.
+        config: the recorder's configuration, plain values for JSON; only stored.
+        vectors: further observed vectors, such as "effort": name -> (T, n).
+        instruction: the task given to the operator.
         operator: bool (T,), the steps in which a person acted instead of a policy.
 
     Raises:
@@ -269,7 +269,7 @@ def write_episode(
     path = Path(path)
     vectors = vectors or {}
     _check_arrays(path, schema, images, state, action, velocity, vectors)
-    # HDF5 builds the file in memory: a full disk in the middle of its own writing makes it crash.
+    # HDF5 builds the file in memory: it crashes if the disk fills up while it writes itself.
     content = io.BytesIO()
     with h5py.File(content, "w") as hdf5:
         hdf5.attrs["sim"] = bool(schema.environment)
@@ -294,7 +294,7 @@ def write_episode(
             stored = observations.create_dataset(
                 f"images/{camera.name}", frames.shape, np.uint8, chunks=(1, *frames.shape[1:])
             )
-            for step, frame in enumerate(frames):  # one at a time: they may lie in a file
+            for step, frame in enumerate(frames):  # one at a time: they may be read from a file
                 stored[step] = frame
         hdf5["action"] = np.asarray(action, np.float32)
         if operator is not None:
@@ -304,8 +304,8 @@ def write_episode(
             file.write(content.getbuffer())
     except OSError as error:
         raise UserError(
-            f"{path}: the episode could not be written ({error.strerror}); nothing of it was "
-            "kept and earlier episodes are whole. Free some space or choose another folder."
+            f"{path}: the episode could not be written ({error.strerror}); no part of it was "
+            "kept, and earlier episodes are whole. Free some space or choose another folder."
         ) from error
 
 

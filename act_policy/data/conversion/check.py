@@ -1,4 +1,4 @@
-"""Whether a converted episode is what its source is."""
+"""Check that a converted episode equals its source."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from act_policy.data.dataset import DemonstrationDataset
 from act_policy.errors import UserError
 
 MOST_DIFFERENT = 24.0
-"""Mean difference of pixels, of 255, above which a frame counts as another one."""
+"""Mean difference of pixels, out of 255, above which a frame counts as a different one."""
 
 
 def check_episode(
@@ -19,14 +19,14 @@ def check_episode(
 ) -> None:
     """Compare an episode with its source; UserError where they differ.
 
-    Numbers must be equal, every one; of the images the first, the middle and the last are
-    compared: equal where they were copied or are stored without loss, else close.
+    All numbers must be equal. The first, the middle and the last image are compared: they must be
+    equal if they were copied or are stored without loss, else close.
 
     Args:
-        source: where it comes from.
-        written: the dataset that holds it now.
-        pair: its number in `written` and in `source`.
-        alive: called now and then.
+        source: the original demonstrations.
+        written: the converted dataset.
+        pair: the episode's number in `written` and in `source`.
+        alive: called regularly.
     """
     here, there = pair
     where = f"{written.folder}: {written.episodes[here].name}"

@@ -1,6 +1,6 @@
-"""Demonstrations of one format written in another: in parallel, resumable, checked at the end.
+"""Convert demonstrations to another format: in parallel, resumable, checked at the end.
 
-OUT/conversion.json     what is converted into the folder, and whether that is done
+OUT/conversion.json     the conversion into this folder, and whether it is finished
 OUT/.unfinished         episodes that are not part of the dataset yet; removed at the end
 """
 
@@ -53,24 +53,24 @@ def convert(
 ) -> str:
     """Write demonstrations into a folder of another format.
 
-    An interrupted conversion goes on where it was; every episode is compared with its source
+    An interrupted conversion continues where it stopped; every episode is compared with its source
     before the folder counts as a dataset.
 
     Args:
         source: the demonstrations.
-        out: the folder, new or from an earlier attempt at the same.
+        out: the folder, new or from an earlier attempt at the same conversion.
         target: "lerobot_v3" or "aloha_hdf5".
-        config: how a LeRobotDataset is written.
+        config: settings for writing a LeRobotDataset.
         undecodable: "stop" at a frame that cannot be decoded, or "skip" its episode.
-        workers: processes; by default one a core.
-        instruction: of the episodes that have none.
+        workers: number of processes; by default one per core.
+        instruction: for the episodes that have none.
 
     Returns:
-        One sentence: what was written.
+        One sentence that sums up the new dataset.
 
     Raises:
         UserError: the folder holds something else, a frame cannot be decoded, the disk is full, or
-            what was written is not what was read.
+            the written episodes differ from the source.
     """
     check_choice("format", target, FORMATS)
     check_choice("undecodable", undecodable, ("stop", "skip"))
@@ -88,12 +88,12 @@ def convert(
         **(asdict(config) if target == "lerobot_v3" else {}),
     }
     try:
-        with _opened(out, plan) as finished:
+        with _claim(out, plan) as finished:
             staging = out / STAGING_FOLDER
             if not finished:
                 _stage_all(source, out, target, config, undecodable, workers)
-            episodes = _staged(source, staging) if not finished else None
-            kept = _kept(source, out, episodes)
+            episodes = _read_all_staged(source, staging) if not finished else None
+            kept = _find_kept(source, out, episodes)
             if episodes is not None and target == "lerobot_v3":
                 _assemble(source, out, [episodes[e] for e in kept], config, workers)
             _check_all(source, out, kept, workers)
@@ -103,8 +103,8 @@ def convert(
                 shutil.rmtree(staging)
     except OSError as error:
         raise UserError(
-            f"{out}: could not be written ({error.strerror or error}); what is there is kept. Free "
-            "some space and give the same command again."
+            f"{out}: could not be written ({error.strerror or error}); finished parts are kept. "
+            "Free some space and run the same command again."
         ) from error
     return _summary(source, out, kept)
 
@@ -120,9 +120,9 @@ def _instruct(source: DemonstrationDataset, instruction: str) -> DemonstrationDa
 
 
 def _fingerprint(source: DemonstrationDataset) -> str:
-    """Of names, lengths, schema, reader options, and of sizes and times of the files."""
+    """Hash names, lengths, schema, reader options, and the sizes and times of the files."""
     schema = source.schema.to_dict()
-    schema["task"] = schema.pop("environment")  # conversions begun before know it by this name
+    schema["task"] = schema.pop("environment")  # older conversions use this name
     key = hashlib.sha256(json.dumps(schema).encode())
     for episode, about in enumerate(source.episodes):
         images = [source.image_file(episode, camera) for camera in source.schema.camera_names]
@@ -137,8 +137,8 @@ def _fingerprint(source: DemonstrationDataset) -> str:
 
 
 @contextmanager
-def _opened(out: Path, plan: dict[str, Any]) -> Iterator[bool]:
-    """Claim the folder for this conversion; says whether it is finished already."""
+def _claim(out: Path, plan: dict[str, Any]) -> Iterator[bool]:
+    """Claim the folder for this conversion; yield whether it is finished already."""
     file = out / CONVERSION_FILE
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: is a file; out= must be a folder")
@@ -173,7 +173,7 @@ def _opened(out: Path, plan: dict[str, Any]) -> Iterator[bool]:
 
 
 def _is_foreign(name: str) -> bool:
-    """False for the only thing that a conversion killed at its first step leaves."""
+    """Return False for the only file that a conversion killed at its first step leaves."""
     return not (name.startswith(f".{CONVERSION_FILE}.") and name.endswith(PARTIAL_SUFFIX))
 
 
@@ -225,7 +225,7 @@ def _stage_one(
     episode: int,
     alive: Callable[[], None],
 ) -> None:
-    """Stage one episode: of a LeRobotDataset's parts, or as an HDF5 file where these are None."""
+    """Stage one episode: the parts of a LeRobotDataset, or an HDF5 file if parts is None."""
     about, staging = source.episodes[episode], out / STAGING_FOLDER
     known = StagedEpisode(
         episode, about.length, [about.instruction], {}, {}, about.seed, about.outcome
@@ -243,12 +243,12 @@ def _stage_one(
     except OSError as error:
         raise UserError(
             f"{out}: {about.name} could not be written "
-            f"({error.strerror or error}). Free some space and give the same command again."
+            f"({error.strerror or error}). Free some space and run the same command again."
         ) from error
 
 
 def hdf5_path(out: Path, episode: int) -> Path:
-    """An episode's file."""
+    """Return the path of an episode's file."""
     return out / f"episode_{episode:06d}.hdf5"
 
 
@@ -281,15 +281,15 @@ def _write_hdf5(
     )
 
 
-def _staged(source: DemonstrationDataset, staging: Path) -> list[StagedEpisode]:
+def _read_all_staged(source: DemonstrationDataset, staging: Path) -> list[StagedEpisode]:
     found = [read_staged(staging, episode) for episode in range(len(source.episodes))]
     return [episode for episode in found if episode is not None]
 
 
-def _kept(
+def _find_kept(
     source: DemonstrationDataset, out: Path, episodes: list[StagedEpisode] | None
 ) -> list[int]:
-    """The episodes that are converted, by their number in the source."""
+    """Return the episodes that are converted, by their number in the source."""
     if episodes is None:
         left_out = json.loads((out / CONVERSION_FILE).read_text()).get("left_out", {})
         return [e for e in range(len(source.episodes)) if str(e) not in left_out]
@@ -306,7 +306,7 @@ def _assemble(
     config: LeRobotWriterConfig,
     workers: int,
 ) -> None:
-    with tqdm(desc="putting together", unit="file", disable=None) as bar:
+    with tqdm(desc="assembling", unit="file", disable=None) as bar:
 
         def show(done: int, total: int) -> None:
             bar.total = total
@@ -329,7 +329,7 @@ def _check_all(source: DemonstrationDataset, out: Path, kept: list[int], workers
 
 
 def _make_checker(source: DemonstrationDataset, out: Path) -> Callable[..., None]:
-    # The folder does not count as a dataset yet, so that `open_dataset` refuses it.
+    # `open_dataset` refuses the folder, which does not count as a dataset yet.
     written = _reopen(out)
     if written.schema != source.schema:
         differences = written.schema.differences(source.schema)
@@ -357,7 +357,7 @@ def _summary(source: DemonstrationDataset, out: Path, kept: list[int]) -> str:
 
 
 def _not_converted(source: DemonstrationDataset, out: Path) -> list[str]:
-    """What the source holds besides and the new dataset does not."""
+    """List the contents that the source's reader left alone and the new dataset lacks."""
     file = out / "meta" / "info.json"
     kept = json.loads(file.read_text())["features"] if file.exists() else {}
     return [name for name in source.left_alone if name not in kept]

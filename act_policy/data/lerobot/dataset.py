@@ -2,7 +2,7 @@
 
 States and actions come from the parquet files, images from image columns or from videos.
 Cameras are the features `observation.images.<name>` and `observation.image`; other features are
-left alone.
+not read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,37 +31,37 @@ from act_policy.data.lerobot.metadata import (
 )
 from act_policy.data.lerobot.rows import ImageColumn, read_rows, read_vectors
 from act_policy.data.lerobot.schema import lerobot_schema, vector_keys, vector_names
-from act_policy.data.schemas import SchemaSource, shifted
+from act_policy.data.schemas import SchemaSource, shift_actions
 from act_policy.data.video.decoder import BrokenFrameError, VideoFile, read_header
 from act_policy.data.video.writer import FrameRange
 from act_policy.errors import UserError
 from act_policy.types import ACTION_KEY, STATE_KEY, Camera
 
 TOLERANCE = 1e-4
-"""Seconds by which LeRobot lets a frame's time in the video be off its time in the metadata."""
+"""Largest difference in s that LeRobot allows between a frame's times in video and metadata."""
 OPEN_VIDEOS = 8
-"""Files that stay open, over all cameras: each holds a decoder with some frames of memory."""
+"""Files that stay open, over all cameras: each holds a decoder and the memory of some frames."""
 HOW_TO_SKIP = "Copy the file again, or drop such frames with data.undecodable=skip."
 
 
 class LeRobotDataset:
     """A LeRobotDataset in a folder.
 
-    Everything but the images themselves is checked when the folder is opened, and states and
-    actions are then in memory. A video's frame is found by its number in the file.
+    Everything except the images is checked when the folder is opened; states and actions are then
+    in memory. A video's frame is found by its number in the file.
 
     Args:
         folder: holds `meta`, `data` and `videos`.
-        schema: names, units and rate in place of the dataset's own. By default names are those of
-            the features, or state_0, state_1, ... where these do not name each dimension; units
-            are "", since LeRobot does not store them.
-        cameras: which cameras to use, in this order; by default all that have three channels.
+        schema: names, units and rate instead of the dataset's. By default names are those of the
+            features, or state_0, state_1, ... where these do not name each dimension; units are
+            "", since LeRobot does not store them.
+        cameras: the cameras to use, in this order; by default all that have three channels.
         unreadable: "stop", or "skip" the episodes in which something is missing or wrong.
-        action_shift: 1 if the action stored at a step was given at the step before.
-        wanted: chooses the episodes that are used; what is wrong with others does not matter.
+        action_shift: 1 if the action of a step is stored at the step before.
+        wanted: chooses the episodes to use; errors in the others do not matter.
 
     Raises:
-        UserError: something is missing, or the metadata does not describe the contents.
+        UserError: something is missing, or the metadata do not match the contents.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class LeRobotDataset:
         self.lengths = lengths_of(self.episodes)
         self.last_index = self._metadata.episodes[-1].number
         self._states = [rows[entry.number].state for entry in self.entries]
-        self._actions = [shifted(rows[e.number].action, action_shift) for e in self.entries]
+        self._actions = [shift_actions(rows[e.number].action, action_shift) for e in self.entries]
         self._timestamps = [rows[entry.number].timestamps for entry in self.entries]
         self._first_rows = [rows[entry.number].first for entry in self.entries]
         self.action_shift = action_shift
@@ -103,24 +103,24 @@ class LeRobotDataset:
         read = {*self._keys.values(), *self._vector_keys.values(), STATE_KEY, ACTION_KEY, *COUNTERS}
         self.left_alone = tuple(key for key in self._metadata.features if key not in read)
         self._vectors: dict[str, tuple[Path, np.ndarray]] = {}  # of one file each
-        self._videos: dict[Path, VideoFile] = {}  # open ones, the one that was read last at the end
+        self._videos: dict[Path, VideoFile] = {}  # open ones, the last one read at the end
         self._columns: dict[str, ImageColumn] = {}
         self._first_frames: dict[tuple[int, str], int] = {}
 
     def state(self, episode: int) -> np.ndarray:
-        """float32 (T, s)."""
+        """Return float32 (T, s)."""
         return self._states[episode]
 
     def action(self, episode: int) -> np.ndarray:
-        """float32 (T, a)."""
+        """Return float32 (T, a)."""
         return self._actions[episode]
 
     def timestamps(self, episode: int) -> np.ndarray | None:
-        """float64 (T,), the column `timestamp`, in seconds."""
+        """Return the column `timestamp`, float64 (T,), in seconds."""
         return self._timestamps[episode].astype(np.float64)
 
     def vector(self, episode: int, name: str) -> np.ndarray:
-        """float32 (T, n), the feature `observation.{name}`."""
+        """Return the feature `observation.{name}`, float32 (T, n)."""
         check_vector_name(self, name)
         path, key = self.episodes[episode].file, self._vector_keys[name]
         if name not in self._vectors or self._vectors[name][0] != path:
@@ -129,14 +129,14 @@ class LeRobotDataset:
         return self._vectors[name][1][first : first + self.lengths[episode]]
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
-        """The feature's names; LeRobot stores no units."""
+        """Return the feature's names; LeRobot stores no units."""
         check_vector_name(self, name)
         info = self.folder / "meta" / "info.json"
         names = vector_names(info, self._metadata, self._vector_keys[name])
         return VectorDimensions(names, ("",) * len(names))
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
-        """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+        """Return uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
         check_step(self, episode, step)
         expected = next(c for c in self.schema.cameras if c.name == camera)
         place = f"episode {self.entries[episode].number}, camera {camera}, frame {step}"
@@ -158,25 +158,25 @@ class LeRobotDataset:
         return frame
 
     def image_file(self, episode: int, camera: str) -> Path:
-        """The video, or the parquet file of an image column."""
+        """Return the video, or the parquet file of an image column."""
         entry = self.entries[episode]
         key = self._keys[camera]
         return entry.videos[key].path if self._is_video(camera) else entry.data
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
-        """None: every frame is encoded."""
+        """Return None: every frame is encoded."""
         return None
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
-        """Where in the file the episode begins."""
+        """Return the place in the file where the episode begins."""
         if self._is_video(camera):
             return (self.entries[episode].videos[self._keys[camera]].start,)
         return (self._first_rows[episode],)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
-        """int64, the steps of key frames; the first alone where images lie in a column.
+        """Return int64, the steps of key frames; only the first for images in a column.
 
-        Images in a column each stand alone, but whole groups of rows are read at once.
+        Images in a column are encoded one by one, but whole groups of rows are read at once.
         """
         if not self._is_video(camera):
             return np.zeros(1, np.int64)
@@ -186,28 +186,28 @@ class LeRobotDataset:
         return keys
 
     def close(self) -> None:
-        """Close the files that reading frames left open."""
+        """Close the files opened to read frames."""
         for video in self._videos.values():
             video.close()
         self._videos, self._columns = {}, {}
 
     @property
     def information(self) -> dict[str, Any]:
-        """`info.json` as it is."""
+        """The content of `info.json`."""
         return self._metadata.plain
 
     def feature_key(self, camera: str) -> str:
-        """The feature that holds a camera's images."""
+        """Return the name of the feature that holds a camera's images."""
         return self._keys[camera]
 
     def rows(self, episode: int) -> pa.Table:
-        """Every column of an episode but images, as they are in the file."""
+        """Return every column of an episode except images, as stored."""
         names = [n for n, feature in self._metadata.features.items() if not feature.is_image]
         table = read_columns(self.episodes[episode].file, names).replace_schema_metadata(None)
         return table.slice(self._first_rows[episode], self.lengths[episode])
 
     def image_rows(self, episode: int, camera: str) -> pa.Array | None:
-        """struct(bytes, path) of each step, encoded as they are; None for a video."""
+        """Return struct(bytes, path) of each step, the encoded images; None for a video."""
         if self._is_video(camera):
             return None
         column = read_columns(self.episodes[episode].file, [self._keys[camera]]).column(0)
@@ -215,7 +215,7 @@ class LeRobotDataset:
         return part if pa.types.is_struct(part.type) else None
 
     def frame_range(self, episode: int, camera: str) -> FrameRange | None:
-        """Where the camera's frames lie in its video; None for an image column."""
+        """Return the range of the camera's frames in its video; None for an image column."""
         if not self._is_video(camera):
             return None
         video = self._video(episode, camera)
@@ -226,7 +226,7 @@ class LeRobotDataset:
         return self._metadata.features[self._keys[camera]].dtype == "video"
 
     def _check_images(self, camera: Camera, errors: EpisodeErrors) -> None:
-        """Check what can be known without decoding: the files, their lengths and sizes."""
+        """Check without decoding: the files, their lengths and their sizes."""
         key, entries = self._keys[camera.name], self._metadata.episodes
         if not self._is_video(camera.name):
             for path in dict.fromkeys(entry.data for entry in entries if entry.data.is_file()):
@@ -246,7 +246,7 @@ class LeRobotDataset:
     def _check_video(
         self, path: Path, group: list[EpisodeEntry], camera: Camera
     ) -> Iterator[tuple[UserError, list[EpisodeEntry]]]:
-        """What is wrong with the camera's frames of the episodes in a video."""
+        """Check the size and the number of a camera's frames in a video that episodes share."""
         first, last = group[0].number, group[-1].number
         where = f"episodes {first} to {last}" if group[1:] else f"episode {first}"
         where += f", camera {camera.name}"
@@ -277,7 +277,7 @@ class LeRobotDataset:
             yield UserError(text), group
 
     def _video(self, episode: int, camera: str) -> VideoFile:
-        """The camera's video of an episode."""
+        """Open the camera's video of an episode."""
         path = self.image_file(episode, camera)
         video = self._videos.pop(path, None)
         if video is None:
@@ -288,7 +288,7 @@ class LeRobotDataset:
         return video
 
     def _first_frame(self, video: VideoFile, episode: int, camera: str) -> int:
-        """Number in the file of the episode's first frame, checked against the frames' times."""
+        """Find the number of the episode's first frame in the file; check the frames' times."""
         if (known := self._first_frames.get((episode, camera))) is not None:
             return known
         entry, rate = self.entries[episode], self._metadata.rate
@@ -304,7 +304,7 @@ class LeRobotDataset:
         else:
             first = int(np.abs(video.times - start).argmin())
             off = abs(video.times[first] - start)
-            # Times that were summed up from file to file drift; then the count must agree.
+            # Times that were summed up from file to file drift; then the frame count must agree.
             if off > TOLERANCE and not (off < 0.5 / rate and first == before):
                 raise UserError(
                     f"{where}: begins at {start:.4f} s by the metadata, but the nearest frame is "
@@ -335,5 +335,5 @@ class LeRobotDataset:
         return column
 
     def __getstate__(self) -> dict[str, Any]:
-        # an open file does not travel to a worker
+        # an open file cannot be sent to a worker
         return self.__dict__ | {"_videos": {}, "_columns": {}}

@@ -1,4 +1,4 @@
-"""What a LeRobotDataset says of its columns and tasks, for writing."""
+"""A LeRobotDataset's descriptions of its columns and tasks, for writing."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY, Camera
 
 
 def features_of(dataset: DemonstrationDataset) -> dict[str, Any]:
-    """Features of demonstrations of another format, but for the images."""
+    """Describe the features of demonstrations of another format, except images."""
     schema = dataset.schema
     vectors = {
         f"observation.{name}": dataset.vector_dimensions(name).names
@@ -40,7 +40,7 @@ def features_of(dataset: DemonstrationDataset) -> dict[str, Any]:
 
 
 def image_feature(camera: Camera, as_video: bool) -> dict[str, Any]:
-    """The feature of one camera; a video's further description is added when it is written."""
+    """Describe one camera; details of a video are added when it is written."""
     return {
         "dtype": "video" if as_video else "image",
         "shape": [camera.height, camera.width, 3],
@@ -49,12 +49,12 @@ def image_feature(camera: Camera, as_video: bool) -> dict[str, Any]:
 
 
 def image_key(camera: str) -> str:
-    """The feature's name of a camera."""
+    """Return the feature name of a camera."""
     return f"{IMAGE_PREFIX}{camera}"
 
 
 def arrow_schema(features: Mapping[str, Any]) -> pa.Schema:
-    """The columns of the data files."""
+    """Return the columns of the data files."""
     return pa.schema(
         [
             (key, _arrow_type(key, feature["dtype"], tuple(feature["shape"])))
@@ -72,7 +72,7 @@ def _arrow_type(key: str, dtype: str, shape: tuple[int, ...]) -> pa.DataType:
     try:
         kind = pa.from_numpy_dtype(np.dtype(dtype))
     except (TypeError, pa.ArrowException):
-        raise UserError(f"feature {key} is of dtype {dtype}, which is not known here") from None
+        raise UserError(f"feature {key} has the unknown dtype {dtype}") from None
     if shape == (1,):
         return kind
     if len(shape) == 1:
@@ -83,7 +83,7 @@ def _arrow_type(key: str, dtype: str, shape: tuple[int, ...]) -> pa.DataType:
 
 
 def read_tasks(folder: Path) -> list[str]:
-    """The texts of `task_index` 0, 1, 2, ...; empty where the folder has no list of tasks."""
+    """Read the texts of `task_index` 0, 1, 2, ...; empty if the folder has no list of tasks."""
     lines, table = folder / "meta" / "tasks.jsonl", folder / "meta" / "tasks.parquet"
     found: dict[int, str] = {}
     if table.exists():
@@ -103,7 +103,7 @@ def read_tasks(folder: Path) -> list[str]:
 
 
 def write_tasks(path: Any, tasks: list[str]) -> None:
-    """Write the texts so that pandas, which LeRobot reads them with, finds them as its index."""
+    """Write the texts as a pandas index, which is how LeRobot reads them."""
     column = {"pandas_type": "int64", "numpy_type": "int64", "metadata": None}
     text = {"pandas_type": "unicode", "numpy_type": "object", "metadata": None}
     about = {

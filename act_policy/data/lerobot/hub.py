@@ -1,4 +1,4 @@
-"""Datasets by their name on the Hugging Face hub: found in the local cache, without the network."""
+"""Find datasets by their name on the Hugging Face hub: in the local cache, without the network."""
 
 import os
 import re
@@ -13,15 +13,15 @@ _REFERENCES = ("v3.0", "v2.1", "main")
 
 
 def is_hub_id(path: str | Path) -> bool:
-    """Whether it is written like `user/name`."""
+    """Return whether the path is written like `user/name`."""
     return _ID.fullmatch(str(path)) is not None
 
 
 def find_in_cache(name: str) -> Path | None:
-    """The folder of a dataset that LeRobot or the hub's own tools have put on this machine.
+    """Find the folder of a dataset that LeRobot or the hub's tools downloaded to this machine.
 
-    Looked for, in this order: $HF_LEROBOT_HOME/user/name, then snapshots of the hub's cache. One
-    that is there only in part does not count.
+    $HF_LEROBOT_HOME/user/name comes first, then the snapshots in the hub's cache. An incomplete
+    one does not count.
     """
     for folder in _candidates(name):
         with suppress(UserError):
@@ -31,9 +31,9 @@ def find_in_cache(name: str) -> Path | None:
 
 
 def missing_files(folder: Path) -> list[Path]:
-    """What a LeRobotDataset's metadata name and is not there; UserError if these are broken."""
+    """List the missing files that the metadata name; UserError if the metadata are broken."""
     from act_policy.data.episode_errors import EpisodeErrors
-    from act_policy.data.lerobot.metadata import read_metadata  # pyarrow, if it is needed
+    from act_policy.data.lerobot.metadata import read_metadata  # needs pyarrow
 
     files = [
         file
@@ -44,12 +44,12 @@ def missing_files(folder: Path) -> list[Path]:
 
 
 def is_at_hand(path: str | Path) -> bool:
-    """Whether it is a folder, or the name of a dataset that lies in the hub's cache."""
+    """Return whether the path is a folder, or the name of a dataset in the hub's cache."""
     return Path(path).is_dir() or (is_hub_id(path) and find_in_cache(str(path)) is not None)
 
 
 def download(name: str) -> Path:
-    """Fetch a dataset from the hub to where LeRobot keeps it; raises UserError."""
+    """Fetch a dataset from the hub to the folder where LeRobot keeps it; raises UserError."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -60,17 +60,17 @@ def download(name: str) -> Path:
     target = _lerobot_home() / name
     try:
         snapshot_download(name, repo_type="dataset", local_dir=str(target), etag_timeout=10)
-    except Exception as error:  # no network, no such dataset, no permission: it raises many kinds
+    except Exception as error:  # no network, no such dataset, no permission: many kinds of errors
         raise UserError(
             f"{name}: could not be downloaded ({type(error).__name__}: {error})"
         ) from None
     if not (target / "meta" / "info.json").exists():
-        raise UserError(f"{name}: was downloaded to {target}, but is no LeRobotDataset")
+        raise UserError(f"{name}: was downloaded to {target}, but is not a LeRobotDataset")
     return target
 
 
 def resolve(name: str, may_download: bool) -> Path:
-    """The folder of `user/name`; raises UserError where it is not there and not to be fetched."""
+    """Return the folder of `user/name`; UserError if it is absent and may not be downloaded."""
     found = find_in_cache(name)
     if found is not None:
         return found
@@ -79,7 +79,7 @@ def resolve(name: str, may_download: bool) -> Path:
     for folder in _candidates(name):
         missing = missing_files(folder)
         raise UserError(
-            f"{name}: is in the hub's cache only in part: {folder} lacks "
+            f"{name}: is incomplete in the hub's cache: {folder} lacks "
             f"{missing[0].relative_to(folder)} ({len(missing)} missing in all). Fetch the rest "
             "with download=true (data.download=true in training), or give that folder to use what "
             "is there."
@@ -93,7 +93,7 @@ def resolve(name: str, may_download: bool) -> Path:
 
 
 def _candidates(name: str) -> Iterator[Path]:
-    """Folders that hold the dataset, or a part of it."""
+    """Yield the folders that hold the dataset, or a part of it."""
     for folder in _folders(name):
         if (folder / "meta" / "info.json").exists():
             yield folder
@@ -114,7 +114,7 @@ def _folders(name: str) -> Iterator[Path]:
 
 
 def _repositories(name: str) -> list[Path]:
-    """Where the hub's tools would keep the dataset: in their own cache, or in LeRobot's."""
+    """Return where the hub's tools would keep the dataset: their own cache, or LeRobot's."""
     folder = "datasets--" + name.replace("/", "--")
     given = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
     hub = Path(given) if given else _home() / "hub"

@@ -1,8 +1,8 @@
-"""What the `meta` folder of a LeRobotDataset says, in v2.1 and v3.0, as one thing.
+"""The `meta` folder of a LeRobotDataset, v2.1 or v3.0, in one form.
 
     meta/info.json                              features, rate, templates of the other paths
-    meta/episodes.jsonl                         v2.1: one line an episode
-    meta/episodes/chunk-000/file-000.parquet    v3.0: one row an episode, and where it lies
+    meta/episodes.jsonl                         v2.1: one line per episode
+    meta/episodes/chunk-000/file-000.parquet    v3.0: one row per episode, and its place
 
 Source of the layout: huggingface/lerobot, `lerobot/datasets`.
 """
@@ -25,7 +25,7 @@ COUNTERS = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 
 
 class Feature(NamedTuple):
-    """One entry of `features`: what a column or a video holds."""
+    """One entry of `features`: the content of a column or a video."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -34,27 +34,27 @@ class Feature(NamedTuple):
 
     @property
     def is_image(self) -> bool:
-        """Whether it is an image a step, in a column or in a video."""
+        """Whether it has one image per step, in a column or in a video."""
         return self.dtype in ("image", "video")
 
     @property
     def is_vector(self) -> bool:
-        """Whether it is a vector of numbers a step."""
+        """Whether it has one vector of numbers per step."""
         return len(self.shape) == 1 and self.dtype not in ("image", "video", "string", "language")
 
 
 class VideoPart(NamedTuple):
-    """Where a camera's frames of one episode lie; start in seconds, None for the whole file."""
+    """The place of a camera's frames of one episode; start in s, None for the whole file."""
 
     path: Path
     start: float | None
 
 
 class EpisodeEntry(NamedTuple):
-    """What the metadata says of one episode.
+    """The metadata of one episode.
 
     first_index: number of its first step, counted through all episodes; None where episodes
-        before it are missing and v2.1 does not tell.
+        before it are missing and v2.1 does not store it.
     videos: by feature key.
     seed, outcome: only where our writer stored them.
     """
@@ -70,15 +70,15 @@ class EpisodeEntry(NamedTuple):
 
     @property
     def instruction(self) -> str:
-        """What the operator was told to do."""
+        """The task given to the operator."""
         return "; ".join(self.tasks)
 
 
 class Metadata(NamedTuple):
     """The whole folder; episodes in the order of their index.
 
-    plain: `info.json` as it is.
-    notes: what a person must be told of a recording that was cut short.
+    plain: the content of `info.json`.
+    notes: warnings about a recording that was cut short.
     """
 
     version: str
@@ -95,7 +95,7 @@ def read_metadata(folder: Path, errors: EpisodeErrors) -> Metadata:
     info = _Info(path)
     version = str(info.get("codebase_version"))
     if version not in VERSIONS:
-        raise UserError(f"{path}: codebase_version {version}; {_what_to_do(version)}")
+        raise UserError(f"{path}: codebase_version {version}; {_advise(version)}")
     rate = float(info.get("fps", (int, float)))
     if not rate > 0:
         raise UserError(f"{path}: fps is {rate:g}; expected a positive number")
@@ -111,7 +111,7 @@ def read_metadata(folder: Path, errors: EpisodeErrors) -> Metadata:
         raise UserError(f"{folder}: holds no episode")
     stated, found = info.get("total_episodes", int), episodes[-1].number + 1
     if stated not in (found, len(episodes)):
-        # Recorders write the two one after the other, and the episodes' metadata some at a time.
+        # Recorders write one after the other, and the metadata of several episodes at a time.
         notes.append(
             f"{path}: total_episodes is {stated}, but the episodes' metadata end after {found}: "
             "the recording (or a copy) was cut short; only episodes in both metadata and files "
@@ -128,7 +128,7 @@ def read_metadata(folder: Path, errors: EpisodeErrors) -> Metadata:
 
 
 def read_columns(path: Path, columns: list[str]) -> pa.Table:
-    """Read columns of a parquet file; raises UserError where it or one of them is missing."""
+    """Read columns of a parquet file; raises UserError if the file or a column is missing."""
     with open_parquet(path) as file:
         if lacking := [name for name in columns if name not in file.schema_arrow.names]:
             raise UserError(
@@ -151,14 +151,14 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise UnfinishedError(
-            f"{path}: is not a readable parquet file ({error}). A copy or a recording that was cut "
-            "short looks like this: copy the file again.",
+            f"{path}: is not a readable parquet file ({error}). The copy or the recording may have "
+            "been cut short: copy the file again.",
             path,
         ) from None
 
 
 class _Info:
-    """`info.json`, with messages for what it lacks."""
+    """`info.json`, with messages for missing fields."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -177,7 +177,7 @@ class _Info:
         return value
 
     def fill(self, field: str, **places: Any) -> Path:
-        """A path of the dataset by its template."""
+        """Return a path of the dataset, made from its template."""
         template = self.get(field)
         try:
             return self.path.parent.parent / str(template).format(**places)
@@ -188,7 +188,7 @@ class _Info:
             ) from None
 
 
-def _what_to_do(version: str) -> str:
+def _advise(version: str) -> str:
     reads = f"this version reads {' and '.join(VERSIONS)}"
     if version.startswith("v3."):
         return f"{reads}. Update act_policy, or write the dataset with LeRobot 0.4."
@@ -266,8 +266,8 @@ def _episodes_v30(
     paths = sorted(parent.glob("*/*.parquet"))
     if not paths:
         raise UserError(
-            f"{parent}: holds no *.parquet file of episodes. If a recording was killed, no episode "
-            "of it was whole yet."
+            f"{parent}: holds no *.parquet file of episodes. If a recording was killed, none of "
+            "its episodes was whole yet."
         )
     keys = _video_keys(features)
     rows = []
@@ -289,7 +289,7 @@ def _episodes_v30(
         _check_index(path, expected, index, length, errors)
         span = row["dataset_from_index"], row["dataset_to_index"]
         if index != expected:
-            first_index = span[0]  # behind a gap, which a person chose to skip
+            first_index = span[0]  # after a gap, which a person chose to skip
         if span != (first_index, first_index + length):
             errors.add(
                 index,
@@ -390,7 +390,7 @@ def _check_overlap(
 def in_same_video(
     key: str, episodes: list[EpisodeEntry]
 ) -> Iterator[tuple[Path, list[EpisodeEntry]]]:
-    """Each video file of a feature with its episodes, in the order in which they lie in it."""
+    """Return each video file of a feature with its episodes, in their order in the file."""
     groups: dict[Path, list[EpisodeEntry]] = {}
     for episode in episodes:
         groups.setdefault(episode.videos[key].path, []).append(episode)

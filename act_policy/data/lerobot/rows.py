@@ -24,7 +24,7 @@ from act_policy.types import ACTION_KEY, STATE_KEY
 
 
 class EpisodeRows(NamedTuple):
-    """State, action and time (s) of one episode, and the row of its file where it begins."""
+    """State, action and time (s) of one episode, and its first row in its file."""
 
     state: np.ndarray
     action: np.ndarray
@@ -35,7 +35,7 @@ class EpisodeRows(NamedTuple):
 def read_rows(
     metadata: Metadata, errors: EpisodeErrors, notes: list[str]
 ) -> dict[int, EpisodeRows]:
-    """The rows of every episode without an error, by its index."""
+    """Return the rows of every episode without an error, by its index."""
     found: dict[int, EpisodeRows] = {}
     files: dict[Path, list[EpisodeEntry]] = {}
     for entry in metadata.episodes:
@@ -69,7 +69,7 @@ def read_rows(
                 f"{path}: holds rows of episode {min(misplaced)}, which the metadata do not "
                 "place here"
             )
-        if any(index > max(known) for index in rows_of):  # one between them is an error already
+        if any(index > max(known) for index in rows_of):  # one between is an error already
             notes.append(
                 f"{path}: holds rows of episodes {min(rows_of)} to {max(rows_of)}, which the "
                 "metadata do not know: the recording was cut short; they are left out"
@@ -78,12 +78,12 @@ def read_rows(
 
 
 def read_vectors(path: Path, key: str, feature: Feature) -> np.ndarray:
-    """float32 (rows, n): a feature that is a vector, for all rows of a file."""
+    """Read a vector feature for all rows of a file, float32 (rows, n)."""
     return _matrix(path, read_columns(path, [key]), key, feature)
 
 
 def _runs(path: Path, episodes: np.ndarray) -> dict[int, slice]:
-    """The rows of each episode, which must lie together."""
+    """Return the rows of each episode, which must lie together."""
     edges = [0, *(np.flatnonzero(np.diff(episodes)) + 1), len(episodes)]
     if np.isnan(episodes).any():
         raise UserError(f"{path}: a row has no episode_index")
@@ -120,14 +120,14 @@ def _check_rows(
             step = int(np.flatnonzero(~(off < 0.5 / metadata.rate))[0])
             raise UserError(
                 f"{path}: episode {index}: timestamp at step {step} is "
-                f"{part['timestamp'][step]:.4f} s, which is another frame of the video than "
+                f"{part['timestamp'][step]:.4f} s, which is not the frame of the video at "
                 f"{step} / {metadata.rate:g} = {step / metadata.rate:.4f} s. Is that rate, fps "
                 "in meta/info.json, right?"
             )
 
 
 def _matrix(path: Path, table: pa.Table, key: str, feature: Feature) -> np.ndarray:
-    """float32 (rows, size) of a column of vectors, or of numbers where size is 1."""
+    """Return a column of vectors, or of numbers if size is 1, as float32 (rows, size)."""
     column, size = table.column(key), int(feature.shape[0])
     if pa.types.is_list(column.type) or _is_other_list(column.type):
         lengths = pc.list_value_length(column).to_numpy()
@@ -138,7 +138,7 @@ def _matrix(path: Path, table: pa.Table, key: str, feature: Feature) -> np.ndarr
             )
         column = pc.list_flatten(column)
     elif size != 1:
-        raise UserError(f"{path}: {key} is {column.type}; meta/info.json says {size} values a row")
+        raise UserError(f"{path}: {key} is {column.type}; expected {size} values per row")
     return _numbers(path, key, column).astype(np.float32).reshape(-1, size)
 
 
@@ -147,7 +147,7 @@ def _is_other_list(kind: pa.DataType) -> bool:
 
 
 def _numbers(path: Path, key: str, column: pa.ChunkedArray) -> np.ndarray:
-    """The values; an empty one is NaN."""
+    """Return the values; an empty one becomes NaN."""
     values = column.to_numpy()
     if not (np.issubdtype(values.dtype, np.number) or values.dtype == bool):
         raise UserError(f"{path}: {key} is {column.type}; expected numbers")
@@ -165,7 +165,7 @@ class ImageColumn:
         self._loaded: tuple[int, int, pa.Array] | None = None
 
     def frame(self, row: int) -> np.ndarray:
-        """uint8 (h, w, 3); raises BrokenFrameError."""
+        """Return uint8 (h, w, 3); raises BrokenFrameError."""
         group = int(np.searchsorted(self._ends, row, side="right"))
         if self._loaded is None or self._loaded[0] != group:
             begin = int(self._ends[group - 1]) if group else 0

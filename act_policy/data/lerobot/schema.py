@@ -1,4 +1,4 @@
-"""Names, sizes and cameras of a LeRobotDataset, as its features tell them."""
+"""Names, sizes and cameras of a LeRobotDataset, taken from its features."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ def lerobot_schema(
     given: SchemaSource | None,
     selected: Sequence[str] | None,
 ) -> tuple[Schema, dict[str, str]]:
-    """The schema, and the feature of each of its cameras."""
+    """Return the schema, and the feature of each of its cameras."""
     info = folder / "meta" / "info.json"
     keys = {
         "image" if key == "observation.image" else key.removeprefix(IMAGE_PREFIX): key
@@ -57,18 +57,18 @@ def lerobot_schema(
             action_units=_units(metadata, "action", len(action)),
             rate=metadata.rate,
             environment_state_names=tuple(ours.get("environment_state_names", ())),
-            # datasets written before call it "task"
+            # older datasets call it "task"
             environment=str(ours.get("environment", ours.get("task", ""))),
         )
     return with_cameras(stored, chosen), {name: keys[name] for name in names}
 
 
 def _camera(info: Path, name: str, feature: Feature) -> Camera | None:
-    """A camera's size; None where it is a depth map or has not three channels."""
+    """Return a camera with its size; None for a depth map or without three channels."""
     shape = feature.shape
     if len(shape) != 3:
         raise UserError(f"{info}: camera {name} has shape {list(shape)}; expected three numbers")
-    # By name, else (names are often wrong or missing) by which axis can be the channels.
+    # Names of the axes are often wrong or missing; then the axis that can be the channels decides.
     names = feature.names if isinstance(feature.names, list) else []
     first = str(names[0]).startswith("channel") if names else False
     if not shape[0 if first else 2] <= 4:
@@ -78,7 +78,7 @@ def _camera(info: Path, name: str, feature: Feature) -> Camera | None:
 
 
 def vector_names(info: Path, metadata: Metadata, key: str) -> tuple[str, ...]:
-    """Names of a vector's dimensions."""
+    """Return the names of a vector's dimensions."""
     feature = metadata.features.get(key)
     if feature is None:
         raise UserError(f"{info}: has no feature {key}; found {', '.join(metadata.features)}")
@@ -94,7 +94,7 @@ def vector_names(info: Path, metadata: Metadata, key: str) -> tuple[str, ...]:
 
 
 def vector_keys(metadata: Metadata) -> dict[str, str]:
-    """Features that are vectors of numbers observed besides the state, by their short names."""
+    """Return the observed vectors other than the state: short name -> feature."""
     return {
         key.removeprefix(OBSERVATION_PREFIX): key
         for key, feature in metadata.features.items()
@@ -103,7 +103,7 @@ def vector_keys(metadata: Metadata) -> dict[str, str]:
 
 
 def _flat(names: Any) -> Iterator[str]:
-    """Names in whatever form people wrote them: a list, lists in it, or a mapping to either."""
+    """Yield names stored in any form: a list, nested lists, or a mapping to either."""
     if isinstance(names, str):
         yield names
     elif isinstance(names, dict):
@@ -119,7 +119,7 @@ def _flat(names: Any) -> Iterator[str]:
 
 
 def _ours(metadata: Metadata) -> dict[str, Any]:
-    """What our writer said that LeRobot has no place for."""
+    """Return the fields of our writer for which LeRobot has no place."""
     ours = metadata.plain.get("act_policy")
     return ours if isinstance(ours, dict) else {}
 

@@ -1,4 +1,4 @@
-"""The parts of which a LeRobotDataset is made, taken from demonstrations of any format."""
+"""The parts of a LeRobotDataset, taken from demonstrations of any format."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,8 +26,8 @@ class Parts:
     """The parts that any reader offers; a reader of another format may offer more.
 
     Attributes:
-        tasks: the texts that `task_index` counts.
-        robot_type: LeRobot's word for the robot; None if unknown.
+        tasks: the texts to which `task_index` refers.
+        robot_type: LeRobot's name of the robot; None if unknown.
         has_videos: whether images may be copied as videos.
     """
 
@@ -39,23 +39,23 @@ class Parts:
         self.tasks = list(dict.fromkeys(episode.instruction for episode in dataset.episodes))
 
     def features(self) -> dict[str, Any]:
-        """Describe every column but images, by LeRobot's key."""
+        """Describe every column except images, by LeRobot's key."""
         return features_of(self.dataset)
 
     def camera_key(self, camera: str) -> str:
-        """The feature that holds a camera's images."""
+        """Return the name of the feature that holds a camera's images."""
         return image_key(camera)
 
     def camera(self, episode: int, name: str) -> CameraSource:
-        """Where the images of one camera and episode come from."""
+        """Return the source of the images of one camera and episode."""
         return CameraSource(partial(_frame, self.dataset, episode, name))
 
     def tasks_of(self, episode: int) -> list[str]:
-        """The texts of one episode."""
+        """Return the texts of one episode."""
         return [self.dataset.episodes[episode].instruction]
 
     def rows(self, episode: int) -> pa.Table:
-        """Every column of an episode but images."""
+        """Return every column of an episode except images."""
         dataset = self.dataset
         vectors = {STATE_KEY: dataset.state(episode)}
         vectors |= {f"observation.{n}": dataset.vector(episode, n) for n in dataset.vector_names}
@@ -68,14 +68,14 @@ class Parts:
         return pa.table(columns)
 
     def _count_task(self, episode: int) -> pa.Array:
-        """The column `task_index` of an episode with one task."""
+        """Return the column `task_index` of an episode with one task."""
         about = self.dataset.episodes[episode]
         index = self.tasks.index(about.instruction) if about.instruction in self.tasks else 0
         return pa.array(np.full(about.length, index, np.int64))
 
 
 class LeRobotParts(Parts):
-    """Those of a LeRobotDataset: its own words, rows and encoded images are kept."""
+    """The parts of a LeRobotDataset: its descriptions, rows and encoded images are kept."""
 
     dataset: LeRobotDataset
 
@@ -83,7 +83,7 @@ class LeRobotParts(Parts):
         super().__init__(dataset)
         own = read_tasks(dataset.folder)
         self._own_count = len(own)
-        # Episodes whose instruction is not what the metadata say.
+        # Episodes whose instruction differs from the metadata.
         self._changed = [
             entry.instruction != episode.instruction
             for entry, episode in zip(dataset.entries, dataset.episodes, strict=True)
@@ -99,7 +99,7 @@ class LeRobotParts(Parts):
         self.has_videos = any(f["dtype"] == "video" for f in plain["features"].values())
 
     def features(self) -> dict[str, Any]:
-        """Repeat the dataset's own description of every column but images."""
+        """Repeat the dataset's own description of every column except images."""
         features = {
             name: feature
             for name, feature in self.dataset.information["features"].items()
@@ -111,11 +111,11 @@ class LeRobotParts(Parts):
         return features
 
     def camera_key(self, camera: str) -> str:
-        """The feature that holds a camera's images."""
+        """Return the name of the feature that holds a camera's images."""
         return self.dataset.feature_key(camera)
 
     def camera(self, episode: int, name: str) -> CameraSource:
-        """Where the images come from, encoded ones among them."""
+        """Return the source of the images, encoded ones included."""
         return (
             super()
             .camera(episode, name)
@@ -126,13 +126,13 @@ class LeRobotParts(Parts):
         )
 
     def tasks_of(self, episode: int) -> list[str]:
-        """The texts of one episode."""
+        """Return the texts of one episode."""
         if self._changed[episode]:
             return super().tasks_of(episode)
         return list(self.dataset.entries[episode].tasks)
 
     def rows(self, episode: int) -> pa.Table:
-        """Every column of an episode but images, as the file holds it."""
+        """Return every column of an episode except images, as stored."""
         rows = self.dataset.rows(episode)
         columns: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
         named = columns.get("task_index")
@@ -150,7 +150,7 @@ def take_apart(dataset: DemonstrationDataset) -> Parts:
 
 
 def describe(parts: Parts, config: LeRobotWriterConfig) -> Description:
-    """Describe the dataset to be written; a LeRobotDataset's own words are kept."""
+    """Describe the dataset to be written; a LeRobotDataset's descriptions are kept."""
     schema, features = parts.dataset.schema, parts.features()
     cameras = {
         parts.camera_key(camera.name): image_feature(camera, config.images == "video")

@@ -1,7 +1,7 @@
-"""Episodes on their way into a LeRobotDataset: each on its own, whole or not there.
+"""Episodes staged for a LeRobotDataset: each in files of its own, whole or absent.
 
-.unfinished/episode_000012.json        what is known of it; written last
-.unfinished/episode_000012.parquet     its rows, without the numbers counted through all
+.unfinished/episode_000012.json        its description; written last
+.unfinished/episode_000012.parquet     its rows, without the numbers counted through all episodes
 .unfinished/episode_000012.KEY.mp4     a camera's frames, where they had to be encoded
 """
 
@@ -25,12 +25,12 @@ from act_policy.system.atomic import atomic_file
 
 @dataclass(frozen=True)
 class LeRobotWriterConfig:
-    """How a LeRobotDataset is written.
+    """Settings for writing a LeRobotDataset.
 
     images: "video", or "png" columns, which are exact and larger.
     codec, crf, group: of the videos, see `encode_video`.
-    data_file_mb, video_file_mb: a new file is begun before one grows past it.
-    files_per_chunk: a folder holds so many files.
+    data_file_mb, video_file_mb: largest size of a file, after which a new one begins.
+    files_per_chunk: number of files per folder.
     """
 
     images: str = "video"
@@ -51,10 +51,10 @@ class LeRobotWriterConfig:
 
 
 class CameraSource(NamedTuple):
-    """Where a camera's images of one episode come from.
+    """The source of a camera's images of one episode.
 
-    frame: gives uint8 (h, w, 3) of a step; asked for in order.
-    in_video: where they lie in a video whose packets may be copied.
+    frame: returns uint8 (h, w, 3) of a step; called in order.
+    in_video: their range in a video whose packets may be copied.
     column: struct(bytes, path), encoded images that may be copied.
     """
 
@@ -64,11 +64,11 @@ class CameraSource(NamedTuple):
 
 
 class StagedEpisode(NamedTuple):
-    """What is known of an episode that is staged.
+    """Description of a staged episode.
 
-    left_out: why it is not to be part of the dataset; "" where it is.
+    left_out: why it is left out of the dataset; "" if it is part of it.
     videos: by feature key.
-    histograms: of sampled images by feature key, and of how many.
+    histograms: of sampled images by feature key, with the number of images.
     """
 
     episode: int
@@ -82,7 +82,7 @@ class StagedEpisode(NamedTuple):
 
 
 def staged_path(folder: Path, episode: int, end: str) -> Path:
-    """Where a part of an episode is kept."""
+    """Return the path of a part of a staged episode."""
     return folder / f"episode_{episode:06d}.{end}"
 
 
@@ -95,15 +95,15 @@ def stage_episode(
     config: LeRobotWriterConfig,
     alive: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write one episode's parts; what is known of it last.
+    """Write one episode's parts, its description last.
 
     Args:
         folder: of all staged episodes.
         episode: its number, length, tasks, seed and outcome.
-        rows: all columns but images.
+        rows: all columns except images.
         cameras: by feature key.
-        rate: frames a second.
-        config: see there.
+        rate: frames per second.
+        config: settings of the videos and images.
         alive: called at each frame.
     """
     videos: dict[str, FrameRange] = {}
@@ -143,7 +143,7 @@ def stage_episode(
 
 
 def write_staged(folder: Path, episode: StagedEpisode) -> None:
-    """Say that an episode is staged, or left out."""
+    """Record that an episode is staged, or left out."""
     plain: dict[str, Any] = episode._asdict()
     plain["videos"] = {k: (str(v.path), v.first, v.frames) for k, v in episode.videos.items()}
     plain["histograms"] = {k: (h.tolist(), n) for k, (h, n) in episode.histograms.items()}
@@ -152,7 +152,7 @@ def write_staged(folder: Path, episode: StagedEpisode) -> None:
 
 
 def read_staged(folder: Path, episode: int) -> StagedEpisode | None:
-    """What is known of an episode; None if it is not staged."""
+    """Read the description of an episode; None if it is not staged."""
     try:
         plain = json.loads(staged_path(folder, episode, "json").read_text())
     except FileNotFoundError:
@@ -171,6 +171,6 @@ def _png(image: np.ndarray) -> dict[str, Any]:
 
 
 def _run_through(frames: Iterator[np.ndarray]) -> None:
-    """Every frame is decoded once: its statistics are taken, and a broken one is found."""
+    """Decode every frame once, for its statistics and to find broken ones."""
     for _ in frames:
         pass

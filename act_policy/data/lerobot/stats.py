@@ -1,4 +1,4 @@
-"""Statistics as LeRobot keeps them: by feature, for each episode and for the whole dataset."""
+"""Statistics in LeRobot's form: per feature, for each episode and for the whole dataset."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,11 +8,11 @@ import numpy as np
 _QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 
 Summary = dict[str, list[Any]]
-"""min, max, mean, std (population), count and quantiles, one value a dimension."""
+"""min, max, mean, std (population), count and quantiles, one value per dimension."""
 
 
 def summarize_numbers(values: np.ndarray) -> Summary:
-    """Statistics of a feature over some steps, (T, ...); they are exact, quantiles too."""
+    """Compute a feature's exact statistics, quantiles included, over steps, (T, ...)."""
     exact = values.reshape(len(values), -1)
     floats = exact.astype(np.float64)
     quantiles = np.quantile(floats, list(_QUANTILES.values()), axis=0)
@@ -27,13 +27,13 @@ def summarize_numbers(values: np.ndarray) -> Summary:
 
 
 def sampled_steps(length: int) -> set[int]:
-    """The steps whose images LeRobot counts: all of 100, and fewer and fewer of more."""
+    """Return the steps whose images LeRobot counts: all up to 100, a shrinking share of more."""
     count = max(min(100, length), min(int(length**0.75), 10_000))
     return set(np.round(np.linspace(0, length - 1, count)).astype(int).tolist())
 
 
 def image_histogram(image: np.ndarray) -> np.ndarray:
-    """int64 (3, 256), how often each value occurs in each channel; large images are thinned."""
+    """Count each value in each channel, int64 (3, 256); large images are subsampled."""
     height, width = image.shape[:2]
     if max(height, width) >= 300:
         factor = max(height, width) // 150
@@ -42,7 +42,7 @@ def image_histogram(image: np.ndarray) -> np.ndarray:
 
 
 def summarize_images(histogram: np.ndarray, images: int) -> Summary:
-    """Statistics of some images' pixels in [0, 1], each in the shape (3, 1, 1)."""
+    """Compute statistics of images' pixels in [0, 1], each of shape (3, 1, 1)."""
     values = np.arange(256) / 255
     share = histogram / histogram.sum(axis=1, keepdims=True)
     mean = share @ values

@@ -1,8 +1,8 @@
-"""A LeRobotDataset v3.0 put together from staged episodes.
+"""Assemble a LeRobotDataset v3.0 from staged episodes.
 
     data/chunk-000/file-000.parquet             rows of many episodes, one row group each
     videos/KEY/chunk-000/file-000.mp4           frames of many episodes, packets copied
-    meta/episodes/chunk-000/file-000.parquet    where each episode lies, and its statistics
+    meta/episodes/chunk-000/file-000.parquet    each episode's place and statistics
     meta/tasks.parquet, meta/stats.json
     meta/info.json                              written last: without it there is no dataset
 
@@ -33,11 +33,11 @@ EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.par
 
 
 class Description(NamedTuple):
-    """What a dataset says of itself as a whole.
+    """Description of a dataset as a whole.
 
     features: of all columns and cameras, as in `info.json`.
-    tasks: the texts that `task_index` counts.
-    ours: what only this project reads, kept under the key `act_policy`.
+    tasks: the texts to which `task_index` refers.
+    ours: fields that only this project reads, stored under the key `act_policy`.
     """
 
     features: dict[str, Any]
@@ -48,7 +48,7 @@ class Description(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A file of a kind, and the episodes in it by their place in the list of all."""
+    """A file of one kind, and the episodes in it by their position in the list of all."""
 
     chunk: int
     file: int
@@ -72,16 +72,16 @@ def assemble(
     workers: int,
     on_file: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Write the dataset's files; those that are there from an earlier attempt are kept.
+    """Write the dataset's files; those from an earlier attempt are kept.
 
     Args:
         folder: of the dataset.
-        staging: where the episodes are staged.
+        staging: folder of the staged episodes.
         episodes: in the order in which they are counted.
-        about: see there.
-        config: see there.
-        workers: processes.
-        on_file: called with how many files are done, and of how many.
+        about: description of the dataset.
+        config: limits of the files.
+        workers: number of processes.
+        on_file: called with the number of files done and the number of all.
     """
     starts = np.concatenate([[0], np.cumsum([episode.length for episode in episodes])]).tolist()
     features = dict(about.features)
@@ -153,7 +153,7 @@ def _write_file(columns: pa.Schema, rate: float, file: _File, alive: Callable[[]
 
 
 def _counted(rows: pa.Table, episode: int, first: int) -> pa.Table:
-    """The rows with the numbers that follow from the episode's place among all."""
+    """Return the rows with the numbers that follow from the episode's position among all."""
     steps = np.arange(len(rows), dtype=np.int64)
     for name, values in (("episode_index", np.full_like(steps, episode)), ("index", first + steps)):
         if name in rows.column_names:
@@ -163,7 +163,7 @@ def _counted(rows: pa.Table, episode: int, first: int) -> pa.Table:
 
 
 def _as_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """The rows in the order and with the types of the data files."""
+    """Return the rows in the order and with the types of the data files."""
     return pa.table([rows.column(field.name).cast(field.type) for field in columns], schema=columns)
 
 
@@ -227,7 +227,7 @@ def _write_metadata(
 def _seconds_in_file(
     episodes: Sequence[StagedEpisode], places: Mapping[str, list[_Place]], rate: float
 ) -> dict[tuple[str, int], float]:
-    """Where each episode begins in its video, by key and place in the list."""
+    """Return where each episode begins in its video, by key and position in the list."""
     seconds: dict[tuple[str, int], float] = {}
     for key, every in places.items():
         for place in every:
@@ -239,7 +239,7 @@ def _seconds_in_file(
 
 
 def _numbers(rows: pa.Table, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Every feature of numbers as (T, ...)."""
+    """Return every feature of numbers as (T, ...)."""
     found: dict[str, np.ndarray] = {}
     for key, feature in features.items():
         if feature["dtype"] not in ("image", "video", "string", "language"):

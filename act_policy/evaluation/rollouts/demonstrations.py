@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from act_policy.data.aloha.episode import recorded_config
+from act_policy.data.aloha.episode import read_recorded_config
 from act_policy.data.lerobot.hub import is_at_hand
 from act_policy.data.selection.demonstrations import open_demonstrations, reading_options
 
@@ -51,4 +51,4 @@ def find_demonstrations(
     dataset = open_demonstrations(folder, mix=mix, **reading_options(config))
     actions = [dataset.action(episode) for episode in range(len(dataset.episodes))]
     seeds = frozenset(e.seed for e in dataset.episodes if e.seed is not None)
-    return TrainingDemonstrations(actions, seeds, recorded_config(dataset.episodes[0].file))
+    return TrainingDemonstrations(actions, seeds, read_recorded_config(dataset.episodes[0].file))

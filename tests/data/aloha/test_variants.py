@@ -8,7 +8,7 @@ from act_policy.data.aloha.channel_order import doubt_channel_order
 from act_policy.data.aloha.episode import write_episode
 from act_policy.data.dataset import DatasetWarning
 from act_policy.data.open import open_dataset
-from act_policy.data.schemas import shifted
+from act_policy.data.schemas import shift_actions
 from act_policy.errors import UserError
 from tests.data.episodes_for_tests import jpeg_rows, make_arrays, make_schema, smooth_frames
 
@@ -76,8 +76,8 @@ def test_the_action_of_a_real_robot_belongs_to_the_step_before(tmp_path):
     moved = open_dataset(tmp_path, action_shift=1).action(0)
     for step in range(6):
         np.testing.assert_array_equal(moved[step], stored[max(0, step - 1)])
-    np.testing.assert_array_equal(shifted(stored, 0), stored)
-    np.testing.assert_array_equal(shifted(stored, 9), np.repeat(stored[:1], 6, 0))
+    np.testing.assert_array_equal(shift_actions(stored, 0), stored)
+    np.testing.assert_array_equal(shift_actions(stored, 9), np.repeat(stored[:1], 6, 0))
     with pytest.raises(UserError, match="action_shift=-1: expected a whole number"):
         open_dataset(tmp_path, action_shift=-1)
 

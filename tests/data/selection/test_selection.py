@@ -82,7 +82,7 @@ def test_what_is_wrong_with_an_excluded_episode_does_not_matter(tmp_path, make_f
     write_episode(folder / "episode_000002.hdf5", unlike, **make_arrays(unlike, 6, 0))
     with pytest.raises(UserError, match="is not a readable HDF5 file"):
         open_demonstrations(folder, {"exclude": [2]})
-    with pytest.raises(UserError, match=r"its schema is not that of .*data.select.exclude"):
+    with pytest.raises(UserError, match=r"its schema differs from that of .*data.select.exclude"):
         open_demonstrations(folder, {"exclude": ["episode_000001"]})
     view = open_demonstrations(folder, {"exclude": [1, "episode_000002"]})
     assert (view.lengths.tolist(), view.notes) == ([4, 7], [])
