@@ -1,1 +1,1 @@
-"""Images scaled alike in training and on the robot, and their brightness."""
+"""Scale images alike in training and on the robot, and measure their brightness."""

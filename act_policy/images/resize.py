@@ -14,11 +14,11 @@ Crop = tuple[int, int, int, int]
 
 
 def camera_image(image: np.ndarray, camera: Camera) -> np.ndarray:
-    """Make the policy's image from a frame as the camera takes it.
+    """Make the policy's image from a camera's original frame.
 
     Args:
-        image: uint8 (h, w, 3), of the camera's source size, or of its size already.
-        camera: its size, and what its images were made from in training.
+        image: uint8 (h, w, 3), of the camera's source size, or already of the policy's size.
+        camera: its size, and the crop and source size of its images in training.
 
     Returns:
         uint8 (camera.height, camera.width, 3).
@@ -62,7 +62,7 @@ def crop_and_resize(image: np.ndarray, crop: Crop | None, height: int, width: in
         image = image[top : top + rows, left : left + columns]
     if image.shape[:2] != (height, width):
         try:
-            from PIL import Image  # here: most robots' cameras have the policy's size already
+            from PIL import Image  # here, since most robots' cameras have the policy's size
         except ImportError:
             raise UserError(
                 "scaling images needs pillow; run `pip install '.[robot]'` in a checkout"

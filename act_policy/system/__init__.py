@@ -1,1 +1,1 @@
-"""Files, processes and versions: what the operating system gives."""
+"""Files, locks, processes and versions of software."""

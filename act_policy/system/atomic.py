@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, also after a kill or on a full disk."""
+"""Files that are always either whole or absent, even after a kill or on a full disk."""
 
 import os
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ PARTIAL_SUFFIX = ".partial"
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path` that takes its name once it is whole and on the disk.
+    """Open a temporary file beside `path`, and rename it to `path` once it is whole and on disk.
 
-    If the body raises, the temporary file goes and whatever `path` held stays. What killed
-    writers left in the folder is removed on the way.
+    If the body raises, the temporary file is removed and `path` stays as it was. Temporary files
+    that killed writers left in the folder are removed as well.
 
     Raises:
         OSError: the folder or the file cannot be written (no space, no permission).
@@ -35,7 +35,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the new name too survives a power cut
+        os.fsync(folder)  # so that the new name survives a power cut, too
     finally:
         os.close(folder)
 

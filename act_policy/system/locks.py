@@ -1,4 +1,4 @@
-"""Locks on open files, by which processes take turns; a process that is killed holds none.
+"""Locks on open files, with which processes take turns; killing a process releases its locks.
 
 A lock ends when its file is closed.
 """
@@ -13,17 +13,17 @@ File = BinaryIO | int
 
 
 def lock(file: File) -> None:
-    """Lock a file for this process alone, waiting until every other lock on it has ended."""
+    """Lock a file exclusively; wait until every other lock on it has ended."""
     fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def lock_shared(file: File) -> None:
-    """Lock a file beside other processes that share it, and against those that want it alone."""
+    """Share the lock on a file with other processes; exclusive locks have to wait."""
     fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def try_lock(file: File) -> bool:
-    """Lock a file for this process alone without waiting; False where another process has it."""
+    """Lock a file exclusively without waiting; return False if another process holds it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -32,11 +32,11 @@ def try_lock(file: File) -> bool:
 
 
 def create_locked(path: Path, mode: str, buffering: int = -1) -> Any:
-    """Create a file that this process alone has locked; mode and buffering as for `open`."""
+    """Create a file and lock it exclusively; mode and buffering as for `open`."""
     while True:
         file: Any = path.open(mode, buffering)
         lock(file)
-        # Between open and lock another process may have taken the file for a dead writer's.
+        # Between open and lock another process may have removed it as a dead writer's file.
         if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return file
         file.close()

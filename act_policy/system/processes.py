@@ -1,4 +1,4 @@
-"""Jobs in parallel processes, under a watchdog: what a simulator that may hang or crash needs."""
+"""Run jobs in parallel processes under a watchdog, for simulators that may hang or crash."""
 
 import multiprocessing
 import os
@@ -18,13 +18,13 @@ JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
 
 Handler = Callable[[JobT, Callable[[], None]], ResultT]
-"""Does one job; calls its second argument now and then to say that it is alive."""
+"""Does one job; calls its second argument regularly as a sign of life."""
 
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    "LP_NUM_THREADS": "0",  # Mesa's software renderer: no thread besides the caller's
+    "LP_NUM_THREADS": "0",  # Mesa's software renderer: no thread but the caller's
 }
 
 
@@ -33,7 +33,7 @@ class WorkerError(RuntimeError):
 
 
 def usable_cores() -> int:
-    """How many processes can really run at once."""
+    """Return how many processes can really run at once."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -44,14 +44,14 @@ def run_jobs(
     stuck_seconds: float = 180.0,
     on_result: Callable[[JobT, ResultT], Iterable[JobT] | None] = lambda job, result: None,
 ) -> list[ResultT]:
-    """Do every job in one of `workers` fresh processes; results come in the jobs' order.
+    """Do every job in one of `workers` fresh processes; return results in the jobs' order.
 
-    Each process calls `make_handler` once (it must be picklable) and computes on one thread, so a
-    result does not depend on the number of workers. on_result may return further jobs; they and
+    Each process calls `make_handler` once (it must be picklable) and computes on one thread, so
+    results do not depend on the number of workers. on_result may return further jobs; they and
     their results are appended.
 
     Raises:
-        UserError: raised by the handler, passed on as it is.
+        UserError: raised by the handler, passed on unchanged.
         WorkerError: a worker raised anything else, died, or gave no sign for `stuck_seconds`.
     """
     results: dict[int, ResultT] = {}
@@ -59,7 +59,7 @@ def run_jobs(
     waiting = deque(range(len(jobs)))
     live: list[_Worker[JobT]] = []
     try:
-        with _one_thread_each(), _deaf_to_interrupts():
+        with _limit_threads(), _ignore_interrupts():
             live.extend(_Worker(make_handler) for _ in range(min(workers, len(jobs))))
         while len(results) < len(jobs):
             ready = wait([worker.connection for worker in live], timeout=0.5)
@@ -93,7 +93,7 @@ class _Worker(Generic[JobT]):
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, make_handler), daemon=True)
         self.process.start()
-        theirs.close()  # so that the worker's death is seen as the end of the pipe
+        theirs.close()  # so that the pipe ends when the worker dies
         self.index = -1
         self.doing = "while starting"
         self.is_idle = False
@@ -129,12 +129,12 @@ class _Worker(Generic[JobT]):
 
     def end(self) -> None:
         self.connection.close()
-        self.process.kill()  # it holds nothing that needs a farewell
+        self.process.kill()  # it holds nothing that needs cleaning up
         self.process.join()
 
 
 def _work(connection: Connection, make_handler: Callable[[], Handler[Any, Any]]) -> None:
-    """Body of a worker process: jobs in, results out, until the parent closes the pipe."""
+    """Receive jobs and send results in a worker process until the parent closes the pipe."""
     end_with_parent()
     said_at = time.monotonic()
 
@@ -158,24 +158,24 @@ def _work(connection: Connection, make_handler: Callable[[], Handler[Any, Any]])
 
 
 def end_with_parent(_: int = 0) -> None:
-    """Let this worker end when the process that began it is gone, through a fork server, too.
+    """End this worker when its parent process ends, even if a fork server started the worker.
 
-    A worker whose parent was killed must not go on writing beside the next run's, nor hold the
-    parent's pipes open. The argument is what a data loader calls its `worker_init_fn` with.
+    A worker whose parent was killed must not keep writing alongside the next run's workers, nor
+    hold the parent's pipes open. The argument makes this usable as a `worker_init_fn`.
     """
 
-    def wait_for_it() -> None:
+    def exit_with_parent() -> None:
         parent = multiprocessing.parent_process()
         assert parent is not None
         wait([parent.sentinel])
         os._exit(1)
 
-    threading.Thread(target=wait_for_it, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Children inherit the environment: numeric libraries in them get one thread each."""
+def _limit_threads() -> Iterator[None]:
+    """Give numeric libraries in child processes one thread, through the environment."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(_ONE_THREAD)
     try:
@@ -189,8 +189,8 @@ def _one_thread_each() -> Iterator[None]:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Children inherit it: Ctrl-C reaches them too, but is the parent's to handle."""
+def _ignore_interrupts() -> Iterator[None]:
+    """Let child processes ignore Ctrl-C, which reaches them too but is handled by the parent."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""What a result was made with, to be kept beside it."""
+"""Versions of the software that produced a result, to be stored with it."""
 
 import platform
 import subprocess
@@ -24,7 +24,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, object]:
-    """Time, command, Python, machine, every package that is installed, and the commit."""
+    """Return time, command, Python, machine, all installed packages, and the commit."""
     found: dict[str, object] = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
@@ -37,7 +37,7 @@ def versions() -> dict[str, object]:
         except PackageNotFoundError:
             continue
     checkout = Path(__file__).parents[2]
-    if (checkout / ".git").exists():  # else git answers for whatever holds the environment
+    if (checkout / ".git").exists():  # else git describes whatever repository holds the environment
         describe = ["git", "-C", str(checkout), "describe", "--always", "--dirty"]
         with suppress(OSError, subprocess.CalledProcessError):  # no git on this machine
             found["commit"] = subprocess.check_output(

@@ -1,1 +1,1 @@
-"""Batches for training; the only room of `data` that knows torch."""
+"""Batches for training; the only part of `data` that imports torch."""

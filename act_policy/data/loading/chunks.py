@@ -1,4 +1,4 @@
-"""Which actions a sample is to predict, and which episodes are trained on."""
+"""Choose the actions that a sample predicts, and the episodes that are trained on."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from act_policy.errors import UserError
 def chunk_rows(
     first: np.ndarray, last: np.ndarray, chunk_length: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the actions of many chunks at once, and which of them are padding.
+    """Return the rows of the actions of many chunks, and which of them are padding.
 
     Args:
         first: int (b,), the row of each sample's own step.
@@ -16,7 +16,7 @@ def chunk_rows(
         chunk_length: k, at least 1.
 
     Returns:
-        int (b, k) rows, held at `last`, and bool (b, k), true exactly past it.
+        int (b, k) rows, clamped to `last`, and bool (b, k), true exactly past it.
     """
     rows = first[:, None] + np.arange(chunk_length)
     return np.minimum(rows, last[:, None]), rows > last[:, None]
@@ -25,10 +25,10 @@ def chunk_rows(
 def split_episodes(
     count: int, held_out_fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw the episodes that are kept out of training.
+    """Draw the episodes to hold out of training.
 
-    A fraction above 0 holds out at least one episode where there are two or more; one episode
-    is always left to train on. The same count, fraction and seed give the same split.
+    A fraction above 0 holds out at least one of two or more episodes; at least one episode is
+    always left to train on. The same count, fraction and seed give the same split.
 
     Returns:
         int64 (train,) and int64 (held out,), each ascending; together every episode once.

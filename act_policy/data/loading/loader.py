@@ -1,4 +1,4 @@
-"""In which order samples come, also after an interruption."""
+"""The order in which samples are loaded, also after an interruption."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,19 +12,19 @@ from act_policy.errors import UserError
 
 
 class EpochOrder(DistributedSampler[int]):
-    """Every sample once an epoch, in an order that only seed and epoch decide.
+    """Every sample once per epoch, in an order that depends only on seed and epoch.
 
-    Several processes take turns (rank r takes r, r + n, ...), or a part each where samples must
-    lie together; as in its base class the order is filled up from its own beginning so that all
-    get the same number.
+    Several processes take turns (rank r takes r, r + n, ...), or one part each if samples must
+    stay together. As in the base class, the order is padded with its own beginning so that all
+    processes get the same number.
 
     Args:
-        count: number of samples there are.
+        count: number of samples.
         seed: of the order.
-        processes: that share an epoch.
-        rank: which of them this is.
-        mix: datasets with weights, by which some samples come more often than once, or less.
-        locality: samples that must lie together.
+        processes: number of processes that share an epoch.
+        rank: of this process.
+        mix: datasets with weights, which show samples more or less often than once.
+        locality: samples that must stay together.
     """
 
     def __init__(
@@ -37,18 +37,18 @@ class EpochOrder(DistributedSampler[int]):
         locality: Locality | None = None,
     ) -> None:
         self.count = sum(mix.drawn) if mix else count
-        """How many samples an epoch shows."""
+        """Number of samples per epoch."""
         super().__init__(range(self.count), processes, rank, shuffle=True, seed=seed)  # type: ignore[arg-type]
-        self._there = count
+        self._sample_count = count
         self._mix, self._locality = mix, locality
         self.place: Callable[[], tuple[int, int]] | None = None
-        """Asks where an iteration starts: its epoch, and how many of this process's samples of
-        that epoch were seen already. Without it an iteration is the whole epoch of `set_epoch`."""
+        """Returns where an iteration starts: its epoch, and how many of this process's samples of
+        it were seen already. If None, an iteration is the whole epoch set by `set_epoch`."""
 
     def __iter__(self) -> Iterator[int]:
         epoch, seen = self.place() if self.place else (self.epoch, 0)
         blocks = self._locality.blocks if self._locality else None
-        order = draw_epoch(self._there, self.seed, epoch, self._mix, blocks)
+        order = draw_epoch(self._sample_count, self.seed, epoch, self._mix, blocks)
         order = np.resize(order, self.total_size)
         if self._locality is None:
             mine = order[self.rank :: self.num_replicas]
@@ -60,17 +60,17 @@ class EpochOrder(DistributedSampler[int]):
 
 
 class ResumableLoader(DataLoader[Batch]):
-    """A DataLoader that continues where the trainer stands, also in the middle of an epoch.
+    """A DataLoader that continues where the trainer stands, even in the middle of an epoch.
 
-    The place follows from the number of batches that the trainer has trained on, which its
-    checkpoints hold. So batches that workers fetched ahead, or one that was interrupted, come
-    again. The length stays that of the whole epoch.
+    The place follows from the number of batches trained on, which the trainer's checkpoints hold.
+    Batches that workers fetched ahead, or one that was interrupted, are therefore loaded again.
+    The length stays that of the whole epoch.
     """
 
     order: EpochOrder
 
     def follow(self, trainer: Trainer) -> None:
-        """Start every iteration from now on where this trainer stands."""
+        """Start every later iteration where this trainer stands."""
 
         def place() -> tuple[int, int]:
             limit = trainer.limit_train_batches  # a number of batches, or a share of the epoch
@@ -82,7 +82,7 @@ class ResumableLoader(DataLoader[Batch]):
         self.order.place = place
 
     def state_dict(self) -> dict[str, int]:
-        """What must be equal to continue exactly; Lightning saves it in its checkpoints."""
+        """Return the sizes that must be equal to resume; Lightning saves them in checkpoints."""
         return {
             "samples": self.order.count,
             "batch_size": self.batch_size or 1,
@@ -91,7 +91,7 @@ class ResumableLoader(DataLoader[Batch]):
         }
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Refuse to continue a run whose batches were others."""
+        """Raise UserError if the interrupted run had different batches."""
         for name, here in self.state_dict().items():
             if state[name] != here:
                 raise UserError(

@@ -1,4 +1,4 @@
-"""In which order an epoch shows the samples: a function of seed and epoch, nothing else."""
+"""The order of samples in an epoch: a function of seed and epoch only."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 class Mix(NamedTuple):
     """Several datasets that share an epoch.
 
-    counts: samples of each, one dataset after the other.
+    counts: number of samples of each dataset, in order.
     weights: how often an epoch shows each sample of a dataset; 1 is once.
     """
 
@@ -17,7 +17,7 @@ class Mix(NamedTuple):
 
     @property
     def drawn(self) -> tuple[int, ...]:
-        """Samples of each dataset in an epoch."""
+        """Number of samples of each dataset per epoch."""
         return tuple(
             max(1, round(count * weight)) if count else 0
             for count, weight in zip(self.counts, self.weights, strict=True)
@@ -25,12 +25,12 @@ class Mix(NamedTuple):
 
 
 class Locality(NamedTuple):
-    """How samples must lie together so that each group of pictures is decoded once.
+    """How samples must stay together so that each group of pictures is decoded once.
 
-    blocks: int64 (samples,), ascending: samples of one number are decoded together.
-    pool: a process keeps the decoded frames of so many samples.
+    blocks: int64 (samples,), ascending: samples with the same number are decoded together.
+    pool: number of samples whose decoded frames a process keeps.
     workers: processes that fetch batches in turns, at least 1.
-    batch_size: samples a batch.
+    batch_size: samples per batch.
     """
 
     blocks: np.ndarray
@@ -44,13 +44,13 @@ def draw_epoch(
 ) -> np.ndarray:
     """Shuffle an epoch: every sample once, or as often as its dataset's weight says.
 
-    A dataset of weight w is gone through again and again in ever new orders, w times an epoch, so
-    that no sample is shown twice more often than another.
+    A dataset of weight w is repeated w times per epoch, in a new order each time and continuing in
+    the next epoch, so that no sample is shown two times more than another.
 
     Args:
         count: number of samples.
         seed: of the order.
-        epoch: which.
+        epoch: number of the epoch.
         mix: datasets and weights; None is one dataset.
         blocks: int64 (samples,), ascending: blocks are shuffled, and stay whole; None shuffles
             the samples.
@@ -69,27 +69,27 @@ def draw_epoch(
         first += size
     together = np.concatenate(parts)
     runs = np.cumsum(np.diff(block_of[together], prepend=-1) != 0) - 1
-    order: np.ndarray = together[_shuffled(runs, np.random.default_rng((seed, epoch)))]
+    order: np.ndarray = together[_shuffle(runs, np.random.default_rng((seed, epoch)))]
     return order
 
 
 def arrange(samples: np.ndarray, locality: Locality, generator: np.random.Generator) -> np.ndarray:
-    """Mix the blocks of a process's share of an epoch as far as decoded frames can be kept.
+    """Mix the blocks of a process's share of an epoch as far as decoded frames fit into memory.
 
-    Each worker has a part of the blocks of its own, since batch i is fetched by worker i modulo
-    their number. Inside it, as many samples as fit into memory are shuffled at a time.
+    Each worker has its own part of the blocks, since batch i is fetched by worker i modulo their
+    number. Within it, as many samples as fit into memory are shuffled at a time.
 
     Args:
         samples: int64, numbers of samples, those of a block together.
-        locality: what lies together, and what fits.
+        locality: the blocks and the number of samples that fit.
         generator: of the random numbers.
     """
     streams = []
     for stream in np.array_split(samples, locality.workers):
         pools = np.arange(len(stream)) // locality.pool
-        # sorted by pool, and in any order inside one
+        # sorted by pool, in random order within each
         streams.append(stream[np.lexsort((generator.random(len(stream)), pools))])
-    # whole batches in turns; what is left over makes the last ones
+    # whole batches in turns; the remaining samples make the last ones
     size = locality.batch_size
     whole = min(map(len, streams)) // size * size
     turns = np.stack([stream[:whole].reshape(-1, size) for stream in streams], axis=1)
@@ -97,18 +97,18 @@ def arrange(samples: np.ndarray, locality: Locality, generator: np.random.Genera
 
 
 def _draw(blocks: np.ndarray, count: int, seed: tuple[int, int], begin: int) -> np.ndarray:
-    """`count` samples from place `begin` of an endless row of shuffled passes."""
+    """Return `count` samples from position `begin` of an endless sequence of shuffled passes."""
     if count == 0:
         return np.empty(0, np.int64)
     size = len(blocks)
     passes = range(begin // size, (begin + count - 1) // size + 1)
-    every = [_shuffled(blocks, np.random.default_rng((*seed, number))) for number in passes]
+    every = [_shuffle(blocks, np.random.default_rng((*seed, number))) for number in passes]
     start = begin - passes[0] * size
     return np.concatenate(every)[start : start + count]
 
 
-def _shuffled(blocks: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Places of the samples, the blocks in random order and whole."""
+def _shuffle(blocks: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Return the positions of the samples, with whole blocks in random order."""
     number = np.cumsum(np.diff(blocks, prepend=blocks[:1]) != 0)
     rank = generator.permutation(int(number[-1]) + 1)
     return np.argsort(rank[number], kind="stable")

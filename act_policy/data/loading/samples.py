@@ -1,4 +1,4 @@
-"""What is trained on: one step each, with what was seen there and the actions from there on."""
+"""Training samples: the observation of one step, and the actions from that step on."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,12 +16,12 @@ from act_policy.types import Observation
 
 
 class Batch(NamedTuple):
-    """Some samples: what was seen at one step each, and the actions from that step on.
+    """A batch of samples: the observation of one step each, and the actions from that step on.
 
     observation: images uint8 (b, h, w, 3) and state float32 (b, s), raw.
     actions: float32 (b, k, a) in physical units; rows past the episode's end repeat the last one.
     is_pad: bool (b, k), true exactly for those rows.
-    episode, step: int64 (b,), where each sample comes from.
+    episode, step: int64 (b,), the origin of each sample.
     """
 
     observation: Observation[Tensor]
@@ -60,19 +60,19 @@ class Samples(Dataset[Batch]):
         self._numbers = every[frames.usable[every]]
         """int64, the samples' steps counted through all episodes."""
         self.skipped = len(every) - len(self._numbers)
-        """How many frames were left out because they cannot be decoded."""
+        """Number of frames left out because they cannot be decoded."""
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def counts(self, steps: Sequence[int]) -> tuple[int, ...]:
-        """How many samples each of several datasets has, given how many steps each has."""
+        """Count the samples of each of several datasets, given their numbers of steps."""
         ends = np.cumsum(steps)
         part_of = np.searchsorted(ends, self._numbers, side="right")
         return tuple(np.bincount(part_of, minlength=len(steps)).tolist())
 
     def blocks(self, blocks: np.ndarray) -> np.ndarray:
-        """The samples' own part of a number for each step."""
+        """Select the samples' values from an array with one value per step."""
         own: np.ndarray = blocks[self._numbers]
         return own
 
@@ -80,7 +80,7 @@ class Samples(Dataset[Batch]):
         return self.__getitems__([index])
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        """A whole batch at once: the DataLoader calls this instead of collating samples."""
+        """Return a whole batch at once; the DataLoader calls this instead of collating samples."""
         frames = self._numbers[np.asarray(indices)]
         episodes = np.searchsorted(self._last, frames)
         rows, is_pad = chunk_rows(frames, self._last[episodes], self._chunk_length)
@@ -97,5 +97,5 @@ class Samples(Dataset[Batch]):
 
 
 def as_it_is(batch: Batch) -> Batch:
-    """Give what Samples fetches: whole batches, in which there is nothing to collate."""
+    """Return the batch unchanged: Samples fetches whole batches, so nothing is collated."""
     return batch

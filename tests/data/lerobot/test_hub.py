@@ -90,7 +90,10 @@ def test_a_dataset_that_is_there_in_part_is_not_taken_for_a_shorter_one(home, mo
     last = folder / "data" / "chunk-000" / "file-001.parquet"
     content = last.read_bytes()
     last.unlink()
-    with pytest.raises(UserError, match=r"only in part: .* lacks data/chunk-000/file-001.*=true"):
+    with pytest.raises(
+        UserError,
+        match=r"is incomplete in .* lacks data/chunk-000/file-001.*=true",
+    ):
         open_dataset(NAME)
     assert not hub.is_at_hand(NAME)
     with pytest.warns(DatasetWarning, match="last episode was whole"):
