@@ -1,10 +1,10 @@
-"""Measure speed on this machine: training, data, inference, rollouts, serving, beside LeRobot's.
+"""Measure speed on this machine, next to LeRobot's: training, data, inference, rollouts, serving.
 
     python scripts/benchmark.py suite=train peer=/path/to/python
 
-Every figure is a median of repeats. A peer is measured right after, with the same sizes and
-threads, on a network of the same shape: LeRobot's cannot be cut or narrowed, so ours is measured
-in that shape as well. Writes <suite>.json to out=FOLDER. A suite is a file of scripts/benchmarks/
+Every figure is a median of repeats. A peer is measured right after ours, with the same sizes and
+threads, on a network of the same shape: LeRobot's cannot be shortened or narrowed, so ours is also
+measured in its shape. Writes <suite>.json to out=FOLDER. A suite is a file of scripts/benchmarks/
 with a function `measure(config)` that returns rows.
 """
 
@@ -17,7 +17,7 @@ from act_policy.errors import UserError
 
 
 def main(config: Any) -> None:
-    """Measure, print a table, write the JSON file."""
+    """Measure, print a table and write the JSON file."""
     from benchmarks.common import default_cameras
     from rich.console import Console
     from rich.table import Table

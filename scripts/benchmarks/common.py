@@ -1,4 +1,4 @@
-"""What the suites share: the clock, the network under test, the question to a peer."""
+"""Shared by the suites: the clock, the network under test, the request to a peer."""
 
 import json
 import subprocess
@@ -11,11 +11,11 @@ from typing import Any
 from act_policy.errors import UserError
 
 Row = dict[str, Any]
-"""Who, what was measured (value and unit), and what belongs to it."""
+"""The software, its measured value and unit, and further details."""
 
 
 def training_config(config: Any) -> Any:
-    """Compose what train.py would use for the recipe; no data."""
+    """Compose the configuration that train.py would use for the recipe; no data."""
     from omegaconf import OmegaConf
 
     from act_policy.cli.entry import compose_config
@@ -31,7 +31,7 @@ def training_config(config: Any) -> Any:
 
 
 def as_lerobot(settings: Any) -> Any:
-    """Give the recipe's network the shape that LeRobot's ACT has: the whole ResNet."""
+    """Give the recipe's network the shape of LeRobot's ACT: the whole ResNet."""
     alike = settings.copy()
     alike.model.update(
         {
@@ -45,12 +45,12 @@ def as_lerobot(settings: Any) -> Any:
 
 
 def default_cameras(environment: str) -> dict[str, list[int]]:
-    """The camera and image size that an environment is measured with."""
+    """Return the camera and image size used to measure an environment."""
     return {"top": [120, 160]} if "/Aloha" in environment else {"topview": [84, 84]}
 
 
 def ask_peer(config: Any, settings: Any, **more: Any) -> Row:
-    """Run peer.py in the peer's Python with the same sizes, and more; return its row."""
+    """Run peer.py in the peer's Python with the same sizes and more fields; return its row."""
     from omegaconf import OmegaConf
 
     request = {**OmegaConf.to_container(config), **more}
@@ -68,7 +68,7 @@ def ask_peer(config: Any, settings: Any, **more: Any) -> Row:
 
 
 def lerobot_fields(model: Any) -> dict[str, Any]:
-    """The network's sizes by the names of LeRobot's ACTConfig; without a latent, its defaults."""
+    """Return the network's sizes as LeRobot's ACTConfig names them; its defaults if no latent."""
     from act_policy.checkpoints.lerobot.config import SIZES
 
     return {theirs: model[ours] for theirs, ours in SIZES.items()} | {
@@ -89,7 +89,7 @@ def make_policy(config: Any, settings: Any) -> Any:
 
 
 def make_schema(config: Any) -> Any:
-    """A robot of four dimensions with the cameras that were asked for."""
+    """Describe a robot of four dimensions with the requested cameras."""
     from act_policy.types import Camera, Schema
 
     names = ("x", "y", "z", "gripper")
@@ -104,7 +104,7 @@ def make_schema(config: Any) -> Any:
 
 
 def make_statistics() -> Any:
-    """Mean 0 and standard deviation 1."""
+    """Return statistics with mean 0 and standard deviation 1."""
     import numpy as np
 
     from act_policy.types import FieldStatistics, Statistics
@@ -114,7 +114,7 @@ def make_statistics() -> Any:
 
 
 def random_batch(schema: Any, chunk_length: int, size: int, seed: int) -> Any:
-    """A batch as the data module makes it."""
+    """Return a random batch like those of the data module."""
     import torch
 
     from act_policy.data.loading.samples import Batch
@@ -135,7 +135,7 @@ def random_batch(schema: Any, chunk_length: int, size: int, seed: int) -> Any:
 
 
 def time_calls(config: Any, call: Callable[[], Any], whole: int = 1) -> float:
-    """Seconds a call, the median of the repeats; each has a multiple of `whole` calls."""
+    """Return seconds per call, the median of repeats of a multiple of `whole` calls each."""
     for _ in range(3 * whole):
         call()
     means = []

@@ -1,4 +1,4 @@
-"""Samples a second of the loader alone: random access, chunks of 100 actions, one 480x640 camera.
+"""Samples per second of the loader: random access, chunks of 100 actions, one 480x640 camera.
 
 The peer writes a dataset with its own writer, and both sides read that folder. The same frames are
 also measured as raw HDF5, which the peer does not read.
@@ -48,12 +48,12 @@ def measure(config: Any) -> list[Row]:
 
 
 def row(what: str, speed: float) -> Row:
-    """One of our figures."""
+    """Return one of our figures as a row."""
     return {"who": f"act_policy, {what}", "value": speed, "unit": "samples/s"}
 
 
 def make_data(folder: str | Path, cache: Path | None, batch_size: int) -> Any:
-    """Our loader, fetching in this process."""
+    """Make our data module, which fetches in this process."""
     from act_policy.data.loading.datamodule import DemonstrationDataModule
 
     return DemonstrationDataModule(
@@ -64,7 +64,7 @@ def make_data(folder: str | Path, cache: Path | None, batch_size: int) -> Any:
 def loader_speed(
     folder: str | Path, cache: Path | None, batch_size: int, seconds: float, repeats: int
 ) -> float:
-    """Samples a second, the median of the repeats; epochs follow on each other."""
+    """Return samples per second, the median of the repeats; epochs follow one another."""
     from statistics import median
 
     loader = make_data(folder, cache, batch_size).train_dataloader()
@@ -82,7 +82,7 @@ def loader_speed(
 
 
 def first_epoch(folder: Path, cache: Path, batch_size: int) -> tuple[float, float]:
-    """Seconds until everything is decoded, and seconds of the epoch after it."""
+    """Return the seconds until everything is decoded, and those of the epoch after it."""
     began = time.perf_counter()
     loader = make_data(folder, cache, batch_size).train_dataloader()
     built = time.perf_counter()
@@ -92,7 +92,7 @@ def first_epoch(folder: Path, cache: Path, batch_size: int) -> tuple[float, floa
 
 
 def write_hdf5(source: Path, out: Path) -> None:
-    """The same demonstrations as ALOHA files with raw images."""
+    """Write the same demonstrations as ALOHA files with raw images."""
     import numpy as np
 
     from act_policy.data.aloha.dataset import write_episode

@@ -1,6 +1,6 @@
 """Latency of one chunk from one raw observation.
 
-Two sizes are of interest: cameras={top: [480,640]}, where the image costs most, and
+Two sizes are of interest: cameras={top: [480,640]}, where the image dominates the time, and
 cameras={top: [120,160]}, where reading the weights does.
 """
 
@@ -22,7 +22,7 @@ from act_policy.errors import UserError
 
 
 def measure(config: Any) -> list[Row]:
-    """Eager torch, and every exported form; a peer gets the same weights and observation."""
+    """Measure eager torch and every exported form; a peer gets the same weights and input."""
     import torch
 
     torch.set_num_threads(config.threads)
@@ -41,7 +41,7 @@ def measure(config: Any) -> list[Row]:
 
 
 def inference_rows(config: Any, policy: Any, network: str) -> list[Row]:
-    """Time `predict_chunk` of the torch policy and of what it is exported to."""
+    """Time `predict_chunk` of the torch policy and of its exported forms."""
     import numpy as np
 
     from act_policy.control.policies.onnx_policy import OnnxPolicy
@@ -80,7 +80,7 @@ def inference_rows(config: Any, policy: Any, network: str) -> list[Row]:
 
 
 def peer_row(config: Any, settings: Any, policy: Any) -> Row:
-    """Let LeRobot load our weights and time its eager policy; its actions must be ours."""
+    """Let LeRobot load our weights and time its eager policy; its actions must equal ours."""
     import numpy as np
     import torch
     from safetensors.torch import save_file
@@ -105,7 +105,7 @@ def peer_row(config: Any, settings: Any, policy: Any) -> Row:
 
 
 def random_observation(policy: Any) -> Any:
-    """One raw observation of noise."""
+    """Return one raw observation of noise."""
     import numpy as np
 
     from act_policy.types import Observation
@@ -119,7 +119,7 @@ def random_observation(policy: Any) -> Any:
 
 
 def spread_norms(policy: Any) -> None:
-    """Give frozen norms statistics other than zero and one, so that their work is seen."""
+    """Give frozen norms statistics other than zero and one, so that they change the result."""
     import torch
 
     torch.manual_seed(0)

@@ -1,7 +1,7 @@
-"""The other side of benchmark.py: LeRobot or gym-aloha in an environment of its own.
+"""Measure LeRobot or gym-aloha in its own environment, for benchmark.py.
 
-Run by benchmark.py with the peer's Python; needs nothing of act_policy. The request comes as JSON
-in the first argument, the measured row leaves as JSON on the last line of the output.
+Run by benchmark.py with the peer's Python; does not need act_policy. The request is JSON in the
+first argument; the measured row is JSON on the last line of the output.
 """
 
 import json
@@ -17,7 +17,7 @@ ALOHA_SAMPLE = 100
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
-    """Measure the suite that was asked for."""
+    """Measure the requested suite."""
     package, suites = "lerobot", {"train": train, "infer": infer, "rollout": rollout, "data": data}
     if request["suite"] == "rollout" and "/Aloha" in request["environment"]:
         package, suites = "gym-aloha", {"rollout": aloha_rollout}
@@ -27,7 +27,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def train(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Samples a second as LeRobot's train script makes a step: uint8 images, AdamW, clipping."""
+    """Measure samples per second with LeRobot's training step: uint8 images, AdamW, clipping."""
     import torch
 
     policy, preprocessor, _ = make_policy(request)
@@ -59,9 +59,9 @@ def train(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
 
 
 def infer(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Milliseconds from one raw observation to one chunk in physical units, on the CPU.
+    """Measure milliseconds from one raw observation to one chunk in physical units, on the CPU.
 
-    The policy is the checkpoint that the request names; the observation lies in it.
+    The request names the folder of the checkpoint, which also holds the observation.
     """
     import torch
     from lerobot.policies.act.modeling_act import ACTPolicy
@@ -84,7 +84,7 @@ def infer(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
 
 
 def rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Rollouts a minute of LeRobot's Meta-World environment, which draws 480x480 at each step."""
+    """Measure rollouts per minute of LeRobot's Meta-World, which renders 480x480 at each step."""
     import numpy as np
     from lerobot.envs.metaworld import MetaworldEnv
 
@@ -98,14 +98,14 @@ def rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
 
 
 def aloha_rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Rollouts a minute of gym-aloha, which draws three 480x640 views at each step; 100 steps."""
+    """Measure rollouts (100 steps) per minute of gym-aloha: three 480x640 views at each step."""
     import numpy as np
     from gym_aloha.env import AlohaEnv
 
     task = {"TransferCube": "transfer_cube", "Insertion": "insertion"}
     name = request["environment"].split("/Aloha")[1].removesuffix("-v0")
     environment = AlohaEnv(task[name], obs_type="pixels_agent_pos")
-    environment.reset(seed=0)  # draws, so what is set up once is set up
+    environment.reset(seed=0)  # renders, so one-time setup is done
     began = time.perf_counter()
     for action in request["actions"][:ALOHA_SAMPLE]:
         environment.step(np.array(action))
@@ -114,7 +114,7 @@ def aloha_rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
 
 
 def data(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Samples a second of LeRobot's dataset in random order, or the writing of that dataset."""
+    """Measure samples per second of LeRobot's dataset in random order, or write that dataset."""
     import torch
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
@@ -139,16 +139,16 @@ def data(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
 
 
 def video_backend() -> str:
-    """Name what LeRobot decodes with, put in place if this torchvision no longer has it."""
+    """Name LeRobot's decoder; install a stand-in if this torchvision no longer has it."""
     from lerobot.datasets.video_utils import get_safe_default_codec
 
-    if (codec := get_safe_default_codec()) != "pyav" or not put_video_reader():
+    if (codec := get_safe_default_codec()) != "pyav" or not install_video_reader():
         return str(codec)
     return "pyav, through a stand-in for the VideoReader that torchvision no longer has"
 
 
-def put_video_reader() -> bool:
-    """Give LeRobot the reader that newer releases of torchvision lack; False if it is there."""
+def install_video_reader() -> bool:
+    """Give LeRobot the reader that newer torchvision lacks; return False if it is there."""
     import torchvision
 
     if hasattr(torchvision.io, "VideoReader"):
@@ -159,7 +159,7 @@ def put_video_reader() -> bool:
 
 
 class VideoReader:
-    """What LeRobot uses of torchvision.io.VideoReader, on PyAV as that was."""
+    """The part of torchvision.io.VideoReader that LeRobot uses, based on PyAV like the original."""
 
     def __init__(self, path: str, stream: str) -> None:
         import av
@@ -167,7 +167,7 @@ class VideoReader:
         self.container = av.open(path)
 
     def seek(self, seconds: float, keyframes_only: bool = False) -> None:
-        """Go to the key frame at or before."""
+        """Seek to the key frame at or before this time."""
         self.container.seek(int(seconds * 1e6))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -179,7 +179,7 @@ class VideoReader:
 
 
 def write_dataset(request: dict[str, Any]) -> None:
-    """Episodes of a moving scene with some noise, in LeRobot's default encoding."""
+    """Write episodes of a moving scene with some noise, in LeRobot's default encoding."""
     import numpy as np
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
@@ -250,7 +250,7 @@ def make_policy(request: dict[str, Any]) -> tuple[Any, Any, Any]:
 
 
 def raw_batch(request: dict[str, Any], size: int, seed: int) -> dict[str, Any]:
-    """Random uint8 images (b, h, w, 3) and states (b, 4)."""
+    """Return random uint8 images (b, h, w, 3) and states (b, 4)."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -263,7 +263,7 @@ def raw_batch(request: dict[str, Any], size: int, seed: int) -> dict[str, Any]:
 
 
 def as_floats(batch: dict[str, Any]) -> dict[str, Any]:
-    """Images as LeRobot takes them: float (b, 3, h, w) in [0, 1]."""
+    """Convert images to LeRobot's form: float (b, 3, h, w) in [0, 1]."""
     return {
         key: value.permute(0, 3, 1, 2).float() / 255 if "images" in key else value
         for key, value in batch.items()
@@ -271,7 +271,7 @@ def as_floats(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def time_calls(request: dict[str, Any], call: Callable[[], Any]) -> float:
-    """Seconds a call, the median of the repeats; measured as benchmark.py does."""
+    """Return seconds per call, the median of the repeats; measured as benchmark.py does."""
     for _ in range(3):
         call()
     means = []

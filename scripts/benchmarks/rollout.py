@@ -1,4 +1,4 @@
-"""Rollouts a minute: physics and images, no policy."""
+"""Rollouts per minute: physics and images, no policy."""
 
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -12,7 +12,7 @@ ALOHA_CHUNK = 100
 
 
 def measure(config: Any) -> list[Row]:
-    """Rollouts a minute in one process: 100 steps of Meta-World or 400 of ALOHA."""
+    """Measure rollouts per minute in one process: 100 steps of Meta-World or 400 of ALOHA."""
     is_aloha = config.environment.startswith("act_policy/Aloha")
     chunk = ALOHA_CHUNK if is_aloha else training_config(config).model.chunk_length
     steps = ALOHA_STEPS if is_aloha else METAWORLD_STEPS
@@ -32,7 +32,7 @@ def measure(config: Any) -> list[Row]:
 
 
 def our_rollouts(config: Any, actions: Sequence[Any], episode_steps: int, every: int) -> float:
-    """Play actions in our environment and read its images at every n-th step."""
+    """Play actions in our environment; read its images every `every` steps."""
     import gymnasium
     import numpy as np
 
@@ -42,12 +42,12 @@ def our_rollouts(config: Any, actions: Sequence[Any], episode_steps: int, every:
     environment = gymnasium.make(config.environment, cameras=cameras)
 
     def steps() -> Iterator[None]:
-        """One step at each `next`, for ever."""
+        """Make one step at each `next`, for ever."""
         for seed in count():
             pixels = environment.reset(seed=seed)[0]["pixels"]
             for step in range(episode_steps):
                 if step % every == 0:
-                    dict(pixels.items())  # reads, and so draws
+                    dict(pixels.items())  # reading renders them
                 action = np.array(actions[min(step, len(actions) - 1)], np.float32)
                 pixels = environment.step(action)[0]["pixels"]
                 yield
@@ -59,7 +59,7 @@ def our_rollouts(config: Any, actions: Sequence[Any], episode_steps: int, every:
 
 
 def expert_actions(config: Any) -> list[list[float]]:
-    """What ALOHA's expert does from the initial state of seed 0, which is then held."""
+    """Return the actions of ALOHA's expert from the initial state of seed 0 to the end."""
     import gymnasium
     import numpy as np
 
@@ -76,7 +76,7 @@ def expert_actions(config: Any) -> list[list[float]]:
 
 
 def own_renderer_rollouts(config: Any) -> float:
-    """Step Meta-World as it comes, rendering at each step."""
+    """Step the original Meta-World, rendering at each step."""
     import gymnasium
     import metaworld  # noqa: F401  registers its environments
     import numpy as np

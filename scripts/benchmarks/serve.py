@@ -1,4 +1,4 @@
-"""What a policy server adds to a chunk's latency, and how it stands many clients."""
+"""Latency that a policy server adds to a chunk, and its endurance under many clients."""
 
 import json
 import os
@@ -23,20 +23,20 @@ SCRIPTS = Path(__file__).resolve().parents[1]
 
 
 def measure(config: Any) -> list[Row]:
-    """Serve the recipe's network as an ONNX file, as a robot's neighbour would, and ask it."""
+    """Serve the recipe's network as an ONNX file on this machine, and request chunks from it."""
     from act_policy.export.onnx import export_onnx
 
     policy = make_policy(config, training_config(config)).eval()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.onnx"
         export_onnx(policy, path)
-        with started(path, config) as (process, url):
+        with start_server(path, config) as (process, url):
             return [*latency_rows(config, path, url), *endurance_rows(config, process.pid, url)]
 
 
 @contextmanager
-def started(path: Path, config: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run serve_policy.py in a process of its own; yield it and its address."""
+def start_server(path: Path, config: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run serve_policy.py in its own process; yield the process and its address."""
     command = [
         sys.executable,
         str(SCRIPTS / "serve_policy.py"),
@@ -53,7 +53,7 @@ def started(path: Path, config: Any) -> Iterator[tuple[subprocess.Popen[str], st
                 yield process, found[1]
                 break
         else:
-            raise UserError("serve_policy.py ended before it served; its words are above")
+            raise UserError("serve_policy.py ended before it served; its output is above")
     finally:
         process.terminate()
         try:
@@ -63,7 +63,7 @@ def started(path: Path, config: Any) -> Iterator[tuple[subprocess.Popen[str], st
 
 
 def latency_rows(config: Any, path: Path, url: str) -> list[Row]:
-    """Median of single chunks here and there, asked in turns so that both see the same machine."""
+    """Return median latencies here and there, measured in turns so that both see the same load."""
     from act_policy.control.policies.onnx_policy import OnnxPolicy
     from act_policy.control.policies.remote_policy import RemotePolicy
 
@@ -77,7 +77,7 @@ def latency_rows(config: Any, path: Path, url: str) -> list[Row]:
                 asked.predict_chunk(observation)
         until = time.perf_counter() + config.repeats * config.seconds
         while time.perf_counter() < until:
-            # Ten of each: right after the other's turn a cache is cold.
+            # Ten of each, since a cache is cold right after the other's turn.
             for asked, times in ((bare, here), (remote, there)):
                 for _ in range(10):
                     began = time.perf_counter()
@@ -91,7 +91,7 @@ def latency_rows(config: Any, path: Path, url: str) -> list[Row]:
 
 
 def endurance_rows(config: Any, pid: int, url: str) -> list[Row]:
-    """Let many clients, each in a process of its own, ask as fast as they are answered."""
+    """Let many clients, each in its own process, send requests as fast as they are answered."""
     command = [sys.executable, "-m", "benchmarks.serve", url, str(config.client_seconds)]
     began = time.monotonic()
     clients = [
@@ -115,7 +115,7 @@ def endurance_rows(config: Any, pid: int, url: str) -> list[Row]:
     watching.join()
     errors = sum(client.returncode != 0 for client in clients)
     chunks = sum(report.get("chunks", 0) for report in reports)
-    # By a fifth of the time every buffer has been filled once.
+    # After a fifth of the time every buffer has been filled once.
     settled = [mb for at, mb in memory if at >= 0.2 * memory[-1][0]]
     half = len(settled) // 2
     growth = median(settled[half:]) - median(settled[:half] or settled)
@@ -129,7 +129,7 @@ def endurance_rows(config: Any, pid: int, url: str) -> list[Row]:
 
 
 def observe(schema: Any) -> Any:
-    """A random observation."""
+    """Return a random observation."""
     import numpy as np
 
     from act_policy.types import Observation
@@ -145,13 +145,13 @@ def observe(schema: Any) -> Any:
 
 
 def resident_mb(pid: int) -> float:
-    """Memory of a process that lies in RAM."""
+    """Return a process's memory in RAM, in MB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 1e6
 
 
 def ask(url: str, seconds: float) -> None:
-    """One client: ask until the time is over, then say how many chunks came."""
+    """Request chunks as one client until the time is over, then print their number."""
     from act_policy.control.policies.remote_policy import RemotePolicy
 
     with RemotePolicy(url, timeout=30.0) as remote:

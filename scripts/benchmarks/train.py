@@ -1,4 +1,4 @@
-"""Samples a second through whole training steps."""
+"""Samples per second through whole training steps."""
 
 import tempfile
 import time
@@ -17,7 +17,7 @@ from benchmarks.common import (
 
 
 def measure(config: Any) -> list[Row]:
-    """Samples a second through whole training steps, on random uint8 images."""
+    """Measure samples per second through whole training steps, on random uint8 images."""
     settings = training_config(config)
     rows = [training_row(config, settings, "act_policy, the recipe's network")]
     if config.peer is not None:
@@ -39,7 +39,7 @@ def training_row(config: Any, settings: Any, who: str) -> Row:
     from act_policy.training.trainer import build_trainer
 
     class Clock(lightning.Callback):
-        """Marks the end of every step; stops when enough were seen."""
+        """Records the end of every step; stops training after enough steps."""
 
         def __init__(self) -> None:
             self.marks: list[float] = []
@@ -68,14 +68,14 @@ def training_row(config: Any, settings: Any, who: str) -> Row:
         trainer.fit(training, train_dataloaders=DataLoader(repeated, batch_size=None))  # type: ignore[arg-type]
     return {
         "who": who,
-        "value": size / median(seconds_a_step(clock.marks[3:], config.repeats)),
+        "value": size / median(seconds_per_step(clock.marks[3:], config.repeats)),
         "unit": "samples/s",
         "batch_size": size,
         "parameters": sum(p.numel() for p in policy.parameters()),
     }
 
 
-def seconds_a_step(marks: list[float], repeats: int) -> list[float]:
-    """Seconds a step in each of the parts that the marks are cut into."""
+def seconds_per_step(marks: list[float], repeats: int) -> list[float]:
+    """Return seconds per step in each of the parts that the marks are divided into."""
     length = (len(marks) - 1) // repeats
     return [(marks[(i + 1) * length] - marks[i * length]) / length for i in range(repeats)]

@@ -20,7 +20,7 @@ train = importlib.import_module("benchmarks.train")
 
 def test_repeats_are_cut_out_of_the_marks() -> None:
     marks = [0.0, 1.0, 2.0, 4.0, 6.0, 7.0, 8.0]  # steps of 1, 1, 2, 2, 1, 1 seconds
-    assert train.seconds_a_step(marks, 3) == [1.0, 2.0, 1.0]
+    assert train.seconds_per_step(marks, 3) == [1.0, 2.0, 1.0]
 
 
 def test_calls_come_in_whole_episodes() -> None:

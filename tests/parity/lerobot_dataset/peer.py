@@ -23,10 +23,10 @@ def main(folders: list[str]) -> dict[str, Any]:
 def read(folder: Path) -> dict[str, Any]:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-    from scripts.benchmarks.peer import put_video_reader
+    from scripts.benchmarks.peer import install_video_reader
     from tests.data.lerobot_for_tests import RATE
 
-    put_video_reader()
+    install_video_reader()
     deltas = {"action": [step / RATE for step in range(CHUNK)]}
     dataset = LeRobotDataset(
         f"local/{folder.name}", root=folder, delta_timestamps=deltas, video_backend="pyav"
