@@ -1,4 +1,4 @@
-"""Folders of small episodes for the tests of this folder."""
+"""Folders of small episodes for these tests."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Small folders of episodes, written by our writer or in the layout of others."""
+"""Small folders of episodes, written by our writer or in the layout of other software."""
 
 import io
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from act_policy.types import Camera, Schema
 
 
 def make_schema(cameras: Mapping[str, tuple[int, int]] | None = None, size: int = 3) -> Schema:
-    """Joints j0, j1, ... in radians at 10 steps a second."""
+    """Describe joints j0, j1, ... in radians at 10 steps per second."""
     names = tuple(f"j{i}" for i in range(size))
     sizes = {"top": (6, 8)} if cameras is None else cameras
     return Schema(
@@ -28,7 +28,7 @@ def make_schema(cameras: Mapping[str, tuple[int, int]] | None = None, size: int 
 
 
 def make_arrays(schema: Schema, steps: int, seed: int) -> dict[str, Any]:
-    """Images, state and action of one random episode, as `write_episode` takes them."""
+    """Return images, state and action of one random episode, ready for `write_episode`."""
     rng = np.random.default_rng(seed)
     return {
         "images": {
@@ -41,7 +41,7 @@ def make_arrays(schema: Schema, steps: int, seed: int) -> dict[str, Any]:
 
 
 def jpeg_rows(frames: np.ndarray) -> np.ndarray:
-    """Compress like act-plus-plus: OpenCV takes RGB for BGR, rows are padded with zeros."""
+    """Compress like act-plus-plus: OpenCV mistakes RGB for BGR, rows are padded with zeros."""
     encoded = []
     for frame in frames:
         buffer = io.BytesIO()
@@ -56,7 +56,7 @@ def jpeg_rows(frames: np.ndarray) -> np.ndarray:
 def write_foreign_episode(
     path: Path, steps: int, images: Mapping[str, np.ndarray], size: int = 14
 ) -> None:
-    """An episode without any attribute, as the oldest ALOHA recordings are."""
+    """Write an episode without attributes, like the oldest ALOHA recordings."""
     rng = np.random.default_rng(steps)
     path.parent.mkdir(parents=True, exist_ok=True)
     with h5py.File(path, "w") as file:
@@ -67,7 +67,7 @@ def write_foreign_episode(
 
 
 def smooth_frames(steps: int, height: int = 32, width: int = 48) -> np.ndarray:
-    """uint8 (T, h, w, 3): a gradient that JPEG keeps well, with a pure-red square on top."""
+    """Return uint8 (T, h, w, 3): a gradient that JPEG keeps well, below a pure-red square."""
     ramp = np.linspace(0, 200, width, dtype=np.uint8)
     frames = np.empty((steps, height, width, 3), np.uint8)
     frames[:] = ramp[None, None, :, None]

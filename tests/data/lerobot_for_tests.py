@@ -1,4 +1,4 @@
-"""Small LeRobot datasets, written with pyarrow and PyAV alone, whose frames say which they are."""
+"""Small LeRobot datasets, written only with pyarrow and PyAV, whose frames show their numbers."""
 
 import io
 import json
@@ -28,7 +28,7 @@ FORMS = {
 
 
 def numbered_frame(number: int) -> np.ndarray:
-    """uint8 (48, 64, 3): the number in binary, as 16 grey or red patches that survive coding."""
+    """Draw a number in binary as 16 grey or red patches that survive coding, uint8 (48, 64, 3)."""
     bits = (number >> np.arange(16)) & 1
     patches = (40 + 170 * bits).astype(np.uint8).reshape(2, 8)
     frame = patches.repeat(24, 0).repeat(8, 1)[..., None].repeat(3, 2)
@@ -37,14 +37,14 @@ def numbered_frame(number: int) -> np.ndarray:
 
 
 def number_of(frame: np.ndarray) -> int:
-    """The number that `numbered_frame` drew."""
+    """Read the number that `numbered_frame` drew."""
     assert frame.shape == (HEIGHT, WIDTH, 3)
     patches = frame[..., 0].reshape(2, 24, 8, 8)[:, 8:16, :, 2:6].mean(axis=(1, 3))
     return int(((patches.reshape(-1) > 125) << np.arange(16)).sum())
 
 
 def shown(camera: str, index: int) -> int:
-    """Which number a camera shows at a step counted through all episodes."""
+    """Return the number that a camera shows at a step counted through all episodes."""
     return index + (4096 if camera == "wrist" else 0)
 
 
@@ -80,7 +80,7 @@ def encode(
 
 
 def decode_all(path: Path) -> list[np.ndarray]:
-    """Every frame from the first to the last, as any player shows them."""
+    """Decode every frame from the first to the last, as any player shows them."""
     with av.open(str(path)) as container:
         return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
 
@@ -107,7 +107,7 @@ def write_lerobot(
     names: Any = ("shoulder", "elbow", "gripper"),
     **video: Any,
 ) -> Path:
-    """Write a dataset; v3.0 has `per_file` episodes a file and starts a chunk after two files."""
+    """Write a dataset; v3.0 has `per_file` episodes per file and two files per chunk."""
     form = FORMS[version]
     vector = {"dtype": "float32", "shape": [3], "names": list(names) if names else names}
     image = {
@@ -183,7 +183,7 @@ def write_lerobot(
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (folder / "meta" / "episodes.jsonl").write_text(text)
     else:
-        for number, part in enumerate((rows[:3], rows[3:])):  # the metadata rotate as well
+        for number, part in enumerate((rows[:3], rows[3:])):  # the metadata are split as well
             path = folder / f"meta/episodes/chunk-000/file-{number:03d}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
             if part:
@@ -225,7 +225,7 @@ def change_info(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def change_table(path: Path, change: Callable[[dict[str, list[Any]]], Any]) -> None:
-    """Rewrite a parquet file with some of its values changed, its types kept."""
+    """Rewrite a parquet file with some values changed and the same types."""
     table = pq.read_table(path)
     columns = table.to_pydict()
     change(columns)

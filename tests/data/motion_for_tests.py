@@ -1,4 +1,4 @@
-"""Demonstrations in which nothing is unusual, in both formats, before a test plants a fault."""
+"""Demonstrations without anything unusual, in both formats, before a test plants a fault."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ LEAD = 2
 
 
 def sweep(steps: int, episode: int) -> tuple[np.ndarray, np.ndarray]:
-    """float32 (T, 3) state and action at 10 steps per second: three joints that sweep."""
+    """Return float32 (T, 3) state and action at 10 steps per second: three sweeping joints."""
     time = np.arange(steps + LEAD)[:, None] / 10 + episode
     path = np.sin(time * [1.0, 1.3, 0.7]).astype(np.float32)
     return path[:steps].copy(), path[LEAD:].copy()

@@ -1,6 +1,6 @@
-"""What a killed recorder or a copy in part leaves: read up to its last whole episode, and said so.
+"""Incomplete recordings and copies are read up to their last whole episode, with a warning.
 
-Faults elsewhere are named, and skipped by choice.
+Faults elsewhere are named, and skipped on request.
 """
 
 import re
@@ -87,11 +87,11 @@ def test_a_recording_cut_short_is_read_up_to_its_last_whole_episode(tmp_path, wh
 def test_rows_and_frames_ahead_of_the_metadata_are_left_out(tmp_path):
     folder = write_lerobot(tmp_path, LENGTHS)
     path = folder / LAST_EPISODES
-    pq.write_table(pq.read_table(path).slice(0, 1), path)  # of episodes 3 and 4 the first
+    pq.write_table(pq.read_table(path).slice(0, 1), path)  # only episode 3 of 3 and 4
     notes = LeRobotDataset(folder).notes
     assert len(notes) == 1
     assert re.search(r"total_episodes is 5, but the episodes' metadata end after 4", notes[0])
-    # and where both lie in one file
+    # and if both are in one file
     folder = write_lerobot(tmp_path / "one", LENGTHS, per_file=5)
     for file, keep in ((EPISODES, 3), (LAST_EPISODES, 0)):
         pq.write_table(pq.read_table(folder / file).slice(0, keep), folder / file)
@@ -101,7 +101,7 @@ def test_rows_and_frames_ahead_of_the_metadata_are_left_out(tmp_path):
     assert every_number(dataset, "wrist") == [shown("wrist", index) for index in range(24)]
 
 
-def test_nothing_whole_is_an_error(tmp_path):
+def test_a_recording_without_a_whole_episode_is_an_error(tmp_path):
     folder = write_lerobot(tmp_path / "a", (3, 4))
     cut(folder / "data/chunk-000/file-000.parquet")
     with pytest.raises(UserError, match="is not a readable parquet file"):
@@ -133,7 +133,7 @@ FAULTS = {
         [0, 1, 4],
         r"file-001.mp4: no such video file \(episodes 2 to 3, camera wrist\)",
     ),
-    "rows that are missing": (
+    "missing rows": (
         lambda f: change_table(
             f / "data/chunk-000/file-001.parquet",
             lambda c: c["frame_index"].__setitem__(7, 3),
@@ -142,7 +142,7 @@ FAULTS = {
         "episode 3: frame_index at step 2 is 3, expected 2",
     ),
     "an episode without metadata": (drop_episode, [0, 2, 3, 4], "episode 1 is missing"),
-    "times that overlap": (
+    "overlapping times": (
         lambda f: change_table(
             f / EPISODES,
             lambda c: [
@@ -155,7 +155,7 @@ FAULTS = {
         [2, 3, 4],
         "episodes 0 and 1 overlap",
     ),
-    "indices that overlap": (
+    "overlapping indices": (
         lambda f: change_table(f / EPISODES, lambda c: c["dataset_from_index"].__setitem__(1, 5)),
         [0, 2, 3, 4],
         "episode 1 is at steps 5 to 19",
@@ -164,7 +164,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("what", FAULTS)
-def test_faults_elsewhere_are_named_and_skipped_by_choice(tmp_path, what):
+def test_faults_elsewhere_are_named_and_skipped_on_request(tmp_path, what):
     spoil, kept, message = FAULTS[what]
     folder = write_lerobot(tmp_path, LENGTHS)
     spoil(folder)
@@ -182,7 +182,7 @@ def test_faults_elsewhere_are_named_and_skipped_by_choice(tmp_path, what):
         open_dataset(folder, unreadable="maybe")
 
 
-def test_a_deleted_episode_of_v21_leaves_the_others(tmp_path):
+def test_a_deleted_v21_episode_does_not_affect_the_others(tmp_path):
     folder = write_lerobot(tmp_path, LENGTHS, "v2.1")
     lines = (folder / EPISODES_V21).read_bytes().splitlines(keepends=True)
     (folder / EPISODES_V21).write_bytes(b"".join(lines[:1] + lines[2:]))
@@ -199,7 +199,7 @@ def test_a_deleted_episode_of_v21_leaves_the_others(tmp_path):
         open_dataset(folder)
 
 
-def test_hdf5_files_that_cannot_be_read(tmp_path):
+def test_unreadable_hdf5_files_are_named_or_skipped(tmp_path):
     for episode in range(4):
         path = tmp_path / f"episode_{episode}.hdf5"
         write_foreign_episode(path, 3 + episode, {"top": smooth_frames(3 + episode)})

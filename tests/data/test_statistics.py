@@ -1,4 +1,4 @@
-"""Statistics against numpy over the concatenation."""
+"""Statistics compared with numpy over all episodes concatenated."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from tests.data.episodes_for_tests import make_schema
 
 
 def dataset_of(states, actions=None):
-    """A dataset of arrays in memory, without images."""
+    """Make a dataset of arrays in memory, without images."""
     actions = states if actions is None else actions
     episodes = [
         Episode(f"episode_{i}.hdf5", i, len(state), Path("folder") / f"episode_{i}.hdf5")
@@ -60,7 +60,7 @@ def no_image(*_):
         max_size=5,
     )
 )
-def test_statistics_are_those_of_the_concatenation(states):
+def test_statistics_equal_those_of_all_episodes_concatenated(states):
     statistics = compute_statistics(dataset_of(states), range(len(states)))
 
     every = np.concatenate(states).astype(np.float64)
@@ -80,13 +80,13 @@ def test_only_the_given_episodes_count():
     assert statistics.step_count == 8
 
 
-def test_a_small_deviation_beside_a_large_mean_keeps_its_digits():
+def test_a_small_deviation_around_a_large_mean_stays_exact():
     values = (1e6 + np.array([[0.0], [0.0625], [0.125]])).astype(np.float32)
     statistics = compute_statistics(dataset_of([values]), [0])
     np.testing.assert_allclose(statistics.state.std, values.astype(np.float64).std(axis=0))
 
 
-def test_degenerate_dimensions_divide_by_the_floor_and_come_back():
+def test_constant_dimensions_are_divided_by_the_floor_and_restored():
     rng = np.random.default_rng(0)
     values = np.stack(
         [np.full(5000, 0.3), rng.normal(0, 1e-5, 5000), rng.normal(0, 50, 5000)], axis=1
@@ -118,6 +118,6 @@ def test_a_value_that_is_not_finite_is_named_by_file_step_and_dimension(value, f
 
 
 @pytest.mark.parametrize("floor", [0.0, -1.0, float("nan")])
-def test_a_floor_that_would_not_hold_is_refused(floor):
+def test_a_floor_that_is_not_positive_is_refused(floor):
     with pytest.raises(UserError, match="std_floor"):
         compute_statistics(dataset_of([np.zeros((2, 1), np.float32)]), [0], floor)

@@ -1,4 +1,4 @@
-"""Reading episodes of others and our own, and what does not fit."""
+"""Read ALOHA episodes of other software and our own; refuse those that do not fit."""
 
 import gc
 import json
@@ -24,7 +24,7 @@ from tests.data.episodes_for_tests import (
 from tests.paths import ROOT
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_written_episodes_are_read_back(tmp_path):
     schema = make_schema({"wrist": (5, 7), "top": (6, 8)})
     arrays = make_arrays(schema, 4, seed=0)
     write_episode(tmp_path / "episode_000000.hdf5", schema, **arrays, seed=17, success=False)
@@ -46,7 +46,7 @@ def test_what_is_written_is_read(tmp_path):
                 dataset.frame(0, beyond, camera)
 
 
-def test_what_is_written_has_the_layout_that_act_reads(tmp_path):
+def test_written_episodes_have_the_layout_that_act_reads(tmp_path):
     schema = make_schema()
     arrays = make_arrays(schema, 3, seed=0)
     write_episode(tmp_path / "e.hdf5", schema, **arrays, velocity=np.ones((3, 3)))
@@ -93,8 +93,8 @@ def test_both_samples_load_and_agree(samples):
             assert np.abs(other[:4, :4] - red).max() < 10
 
 
-def test_what_act_plus_plus_compressed_is_read_anywhere():
-    """The smallest sample travels with the tests: a simulated cube transfer, its corner red."""
+def test_a_sample_compressed_by_act_plus_plus_is_read():
+    """The smallest sample is part of the tests: a simulated cube transfer with a red corner."""
     dataset = open_dataset(ROOT / "tests" / "data" / "aloha_hdf5_compressed")
     assert dataset.lengths.tolist() == [35]
     assert dataset.schema.cameras == (Camera("top", 60, 80),)
@@ -134,7 +134,7 @@ def test_the_channel_order_inside_jpegs_is_an_option(tmp_path):
         AlohaHDF5Dataset(tmp_path, jpeg_order="gbr")
 
 
-def test_mobile_aloha_has_its_base_behind_the_arms(tmp_path):
+def test_mobile_aloha_actions_have_the_base_after_the_arms(tmp_path):
     path = tmp_path / "e.hdf5"
     write_foreign_episode(path, 2, {"top": smooth_frames(2)})
     with h5py.File(path, "a") as file:
@@ -182,7 +182,7 @@ def test_a_description_that_does_not_fit_is_refused(tmp_path, given, message):
         open_dataset(tmp_path, schema=given)
 
 
-def test_one_of_ten_episodes_that_lacks_a_camera_is_named_with_what_it_has(make_folder):
+def test_an_episode_that_lacks_a_camera_is_named_with_its_cameras(make_folder):
     folder = make_folder([2] * 10, make_schema({"top": (6, 8), "wrist": (5, 7)}))
     with h5py.File(folder / "episode_000007.hdf5", "a") as file:
         del file["observations/images/wrist"]
@@ -194,7 +194,7 @@ def test_one_of_ten_episodes_that_lacks_a_camera_is_named_with_what_it_has(make_
     assert open_dataset(folder, cameras=["top"]).schema.camera_names == ("top",)
 
 
-def test_cameras_that_no_file_has_are_refused_and_the_chosen_order_is_kept(make_folder):
+def test_unknown_cameras_are_refused_and_the_chosen_order_is_kept(make_folder):
     folder = make_folder([2, 2], make_schema({"top": (6, 8), "wrist": (5, 7)}))
     with pytest.raises(UserError, match=r"lacks left, right \(found top, wrist\)"):
         open_dataset(folder, cameras=["top", "left", "right"])
@@ -236,7 +236,7 @@ def test_episodes_that_do_not_fit_together_are_refused(make_folder, tmp_path):
         ("observations/images/top", np.zeros((1, 6, 8, 3), np.uint8), "1 frames, the episode 2"),
     ],
 )
-def test_a_file_of_another_structure_is_refused(make_folder, field, replacement, message):
+def test_a_file_with_another_structure_is_refused(make_folder, field, replacement, message):
     path = make_folder([2]) / "episode_000000.hdf5"
     with h5py.File(path, "a") as file:
         del file[field]
@@ -247,8 +247,8 @@ def test_a_file_of_another_structure_is_refused(make_folder, field, replacement,
     assert str(path) in str(error.value)
 
 
-def test_a_refused_file_holds_no_other_thread(make_folder):
-    """h5py's lock is free again, though the error, and with it the reader's frame, is kept."""
+def test_a_refused_file_blocks_no_other_thread(make_folder):
+    """h5py's lock is released although the error keeps the reader's stack frame alive."""
     path = make_folder([2]) / "episode_000000.hdf5"
     with h5py.File(path, "a") as file:
         del file["observations/images/top"]
@@ -264,7 +264,7 @@ def test_a_refused_file_holds_no_other_thread(make_folder):
     threading.Thread(target=open_it, daemon=True).start()
     freed = opened.wait(10)
     del error
-    gc.collect()  # where it was held, the thread goes on now
+    gc.collect()  # releases the lock if it was held
     assert freed
 
 
@@ -275,7 +275,7 @@ def test_a_file_cut_short_is_named(make_folder):
         open_dataset(path.parent)
 
 
-def test_whatever_bytes_are_damaged_the_episode_is_read_or_named(make_folder):
+def test_an_episode_with_damaged_bytes_is_read_or_named(make_folder):
     path = make_folder([4]) / "episode_000000.hdf5"
     whole = path.read_bytes()
     rng = np.random.default_rng(0)
@@ -305,7 +305,7 @@ def test_a_folder_without_episodes_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["zeros", "cut", "header", "other size"])
-def test_an_undecodable_frame_is_named_and_never_a_grey_image(tmp_path, damage):
+def test_an_undecodable_frame_is_named_and_never_becomes_a_grey_image(tmp_path, damage):
     rows = jpeg_rows(smooth_frames(4))
     if damage == "zeros":
         rows[2] = 0

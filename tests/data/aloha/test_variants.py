@@ -1,4 +1,4 @@
-"""Every kind of ALOHA file that people have."""
+"""Every variant of ALOHA files in use."""
 
 import h5py
 import numpy as np
@@ -16,7 +16,7 @@ CAMERAS = ("cam_high", "cam_left_wrist", "cam_low", "cam_right_wrist")
 
 
 def write_real(path, steps, compressed=False, **attributes):
-    """As aloha/record_episodes.py, or mobile ALOHA with act-plus-plus's compression, writes it."""
+    """Write like aloha/record_episodes.py, or like mobile ALOHA compressed by act-plus-plus."""
     rng = np.random.default_rng(steps)
     lengths = []
     path.parent.mkdir(exist_ok=True)
@@ -59,7 +59,7 @@ def test_a_real_robot_has_four_cameras_effort_base_and_depth(tmp_path, compresse
         dataset.vector(0, "force")
 
 
-def test_a_vector_that_not_every_episode_has_is_not_offered(tmp_path):
+def test_a_vector_missing_in_some_episodes_is_not_offered(tmp_path):
     for steps in (2, 3):
         write_real(tmp_path / f"episode_{steps}.hdf5", steps)
     with h5py.File(tmp_path / "episode_3.hdf5", "a") as file:
@@ -70,7 +70,7 @@ def test_a_vector_that_not_every_episode_has_is_not_offered(tmp_path):
 
 
 def test_the_action_of_a_real_robot_belongs_to_the_step_before(tmp_path):
-    """act/utils.py: from step t on, the actions from max(0, t - 1) on."""
+    """In act/utils.py the actions for step t begin at max(0, t - 1)."""
     write_real(tmp_path / "episode_0.hdf5", 6)
     stored = open_dataset(tmp_path).action(0)
     moved = open_dataset(tmp_path, action_shift=1).action(0)
@@ -88,7 +88,7 @@ def orange(height=40, width=60):
     return image
 
 
-def test_a_channel_order_that_looks_wrong_is_doubted(tmp_path):
+def test_a_channel_order_that_looks_wrong_gives_a_warning(tmp_path):
     frames = np.stack([orange()] * 3)
     write_real(tmp_path / "a" / "episode_0.hdf5", 3, compressed=True)
     with h5py.File(tmp_path / "a" / "episode_0.hdf5", "a") as file:
@@ -101,7 +101,7 @@ def test_a_channel_order_that_looks_wrong_is_doubted(tmp_path):
         open_dataset(tmp_path / "a", jpeg_order="rgb")
 
 
-def test_the_marks_of_act_plus_plus_speak_for_its_order():
+def test_files_of_act_plus_plus_suggest_its_channel_order():
     grey = [np.full((8, 8, 3), 90, np.uint8)]
     assert doubt_channel_order(grey, "bgr", is_act_plus_plus=True) == ""
     assert doubt_channel_order(grey, "rgb", is_act_plus_plus=False) == ""
@@ -110,14 +110,14 @@ def test_the_marks_of_act_plus_plus_speak_for_its_order():
     assert "jpeg_order=rgb" in doubt_channel_order(swapped, "bgr", is_act_plus_plus=False)
 
 
-def test_the_samples_give_no_doubt(samples):
+def test_the_samples_give_no_warning_in_the_right_order(samples):
     assert open_dataset(samples / "aloha_hdf5_compressed").notes == []
     with pytest.warns(DatasetWarning, match="compressed by act-plus-plus"):
         open_dataset(samples / "aloha_hdf5_compressed", jpeg_order="rgb")
 
 
 @pytest.mark.parametrize("name", ["qpos", "images", "velocity"])
-def test_a_vector_may_not_take_the_place_of_a_field(tmp_path, name):
+def test_a_vector_may_not_have_the_name_of_a_field(tmp_path, name):
     schema = make_schema()
     with pytest.raises(UserError, match=f"cannot be called {name}"):
         write_episode(

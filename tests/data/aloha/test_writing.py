@@ -1,4 +1,4 @@
-"""An episode is whole or not there: wrong arrays, full disks, killed writers."""
+"""An episode is whole or absent: wrong arrays, full disks, killed writers."""
 
 import errno
 import os
@@ -54,7 +54,7 @@ def test_arrays_that_do_not_fit_the_schema_are_refused(tmp_path, change, message
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_one_message_and_what_was_there_stays(make_folder, monkeypatch):
+def test_a_full_disk_gives_one_message_and_keeps_earlier_episodes(make_folder, monkeypatch):
     folder = make_folder([3, 4])
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -69,7 +69,7 @@ def test_a_full_disk_is_one_message_and_what_was_there_stays(make_folder, monkey
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_file_that_the_system_cuts_short_leaves_nothing(tmp_path):
+def test_a_file_that_exceeds_the_size_limit_leaves_nothing(tmp_path):
     limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
     limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
     result = subprocess.run(
@@ -103,7 +103,7 @@ def test_a_kill_at_any_moment_loses_no_finished_episode(tmp_path):
             assert (dataset.frame(episode, 59, "top") == episode % 256).all()
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next_and_never_read(tmp_path):
+def test_files_of_a_killed_writer_are_removed_by_the_next_and_never_read(tmp_path):
     stuck = "import os, time; os.fsync = lambda _: (print('writing', flush=True), time.sleep(60))\n"
     with subprocess.Popen(
         [sys.executable, "-c", stuck + WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True

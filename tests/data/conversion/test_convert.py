@@ -1,4 +1,4 @@
-"""Demonstrations in another format: nothing is lost, nothing is done twice, nothing half counts."""
+"""Conversion loses nothing, repeats nothing and leaves no incomplete dataset."""
 
 import json
 import os
@@ -73,10 +73,10 @@ def assert_same(one, other, images_equal=True):
                 )
 
 
-def test_hdf5_there_and_back_is_what_it_was(tmp_path):
+def test_hdf5_to_lerobot_and_back_is_unchanged(tmp_path):
     source = open_dataset(write_hdf5(tmp_path / "hdf5"))
-    said = convert(source, tmp_path / "v3", "lerobot_v3", PNG, workers=2)
-    assert said == f"{tmp_path / 'v3'}: 3 episodes, 13 steps, all checked"
+    summary = convert(source, tmp_path / "v3", "lerobot_v3", PNG, workers=2)
+    assert summary == f"{tmp_path / 'v3'}: 3 episodes, 13 steps, all checked"
     between = open_dataset(tmp_path / "v3")
     assert_same(source, between)
     assert set(between.vector_names) == {"velocity", "effort", "force"}
@@ -126,7 +126,7 @@ def test_v21_videos_are_copied_and_everything_else_is_kept(tmp_path):
     done = read_columns(written.episodes[0].file, ["next.done", "index"]).to_pydict()
     assert done["next.done"][6] is True
     assert done["next.done"][5] is False
-    # once more, from v3.0 to v3.0: several episodes of one video, each cut out
+    # again from v3.0 to v3.0: several episodes are cut out of one video
     convert(written, tmp_path / "again", "lerobot_v3", LeRobotWriterConfig(), workers=2)
     again = open_dataset(tmp_path / "again")
     assert_same(source, again)
@@ -148,7 +148,7 @@ def test_images_become_videos_of_the_same_frames(tmp_path):
             index += 1
 
 
-def test_an_interrupted_conversion_goes_on_and_does_nothing_twice(tmp_path, monkeypatch):
+def test_an_interrupted_conversion_continues_and_repeats_nothing(tmp_path, monkeypatch):
     source, out = open_dataset(write_hdf5(tmp_path / "hdf5")), tmp_path / "v3"
 
     def interrupted(*_):
@@ -159,7 +159,7 @@ def test_an_interrupted_conversion_goes_on_and_does_nothing_twice(tmp_path, monk
         with pytest.raises(KeyboardInterrupt):
             convert(source, out, "lerobot_v3", PNG, workers=1)
     staging = out / converting.STAGING_FOLDER
-    staged_path(staging, 1, "json").unlink()  # as if it had been killed in the second episode
+    staged_path(staging, 1, "json").unlink()  # as if killed in the second episode
     with pytest.raises(UserError, match="was not finished; the same command goes on"):
         open_dataset(out)
     times = {p.name: p.stat().st_mtime_ns for p in staging.glob("*.parquet")}
@@ -176,11 +176,11 @@ def test_an_interrupted_conversion_goes_on_and_does_nothing_twice(tmp_path, monk
     assert_same(source, open_dataset(out))
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
     monkeypatch.undo()
-    convert(source, out, "lerobot_v3", PNG, workers=1)  # checked once more, nothing written
+    convert(source, out, "lerobot_v3", PNG, workers=1)  # checked again, nothing written
     assert before == {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
 
 
-def test_a_folder_that_holds_something_else_stays_as_it_is(tmp_path):
+def test_a_folder_with_other_contents_is_left_unchanged(tmp_path):
     source = open_dataset(write_hdf5(tmp_path / "hdf5", (2,)))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
@@ -207,7 +207,7 @@ def test_a_folder_that_holds_something_else_stays_as_it_is(tmp_path):
     assert len(open_dataset(out).episodes) == 1
 
 
-def test_a_conversion_killed_at_its_first_step_goes_on(tmp_path):
+def test_a_conversion_killed_at_its_first_step_continues(tmp_path):
     source = open_dataset(write_hdf5(tmp_path / "hdf5", (2,)))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".conversion.json.999.partial").write_bytes(b"{")
@@ -219,19 +219,19 @@ def test_a_conversion_killed_at_its_first_step_goes_on(tmp_path):
     ]
 
 
-def test_an_instruction_is_given_to_episodes_of_lerobot_that_have_none(tmp_path):
+def test_lerobot_episodes_without_an_instruction_get_one(tmp_path):
     folder = write_lerobot(tmp_path / "d", (3, 2), keys=(TOP,), kind="image")
     for path in (folder / "meta" / "episodes").rglob("*.parquet"):
         change_table(path, lambda c: c.update(tasks=[[], ["stack"]]))
     source = open_dataset(folder)
     convert(source, tmp_path / "out", "lerobot_v3", PNG, workers=1, instruction="pick")
-    assert column(source, "instruction") == ["", "stack"]  # the caller's stays as it was
+    assert column(source, "instruction") == ["", "stack"]  # the caller's is unchanged
     written = open_dataset(tmp_path / "out")
     assert column(written, "instruction") == ["pick", "stack"]
     tasks = read_tasks(tmp_path / "out")
-    for episode, said in enumerate(column(written, "instruction")):
+    for episode, instruction in enumerate(column(written, "instruction")):
         (index,) = set(written.rows(episode).column("task_index").to_pylist())
-        assert tasks[index] == said
+        assert tasks[index] == instruction
 
 
 def test_the_texts_of_a_lerobot_dataset_are_read_once_per_process(tmp_path, monkeypatch):
@@ -261,7 +261,7 @@ def test_two_processes_do_not_convert_into_one_folder(tmp_path):
         raise AssertionError
 
 
-def test_an_episode_with_a_broken_frame_is_named_or_left_out_by_choice(tmp_path):
+def test_an_episode_with_a_broken_frame_is_named_or_left_out_on_request(tmp_path):
     folder = write_hdf5(tmp_path / "hdf5")
     with h5py.File(folder / "episode_000001.hdf5", "a") as file:
         rows = jpeg_rows(smooth_frames(6, 6, 8))
@@ -271,8 +271,8 @@ def test_an_episode_with_a_broken_frame_is_named_or_left_out_by_choice(tmp_path)
     source = open_dataset(folder)
     with pytest.raises(UserError, match=r"episode_000001.hdf5: camera top, step 4 cannot be dec"):
         convert(source, tmp_path / "stop", "lerobot_v3", PNG, workers=1)
-    said = convert(source, tmp_path / "skip", "lerobot_v3", PNG, undecodable="skip", workers=1)
-    assert "2 episodes, 7 steps, all checked; 1 left out, named in conversion.json" in said
+    summary = convert(source, tmp_path / "skip", "lerobot_v3", PNG, undecodable="skip", workers=1)
+    assert "2 episodes, 7 steps, all checked; 1 left out, named in conversion.json" in summary
     written = open_dataset(tmp_path / "skip")
     assert column(written, "seed") == [100, 102]
     np.testing.assert_array_equal(written.action(1), source.action(2))
@@ -280,7 +280,7 @@ def test_an_episode_with_a_broken_frame_is_named_or_left_out_by_choice(tmp_path)
     assert "step 4 cannot be decoded" in plan["left_out"]["1"]
 
 
-def test_the_check_finds_what_differs(tmp_path):
+def test_the_check_finds_differences(tmp_path):
     source = open_dataset(write_hdf5(tmp_path / "hdf5", (3, 3)))
     other = open_dataset(write_hdf5(tmp_path / "other", (3, 3)))
     check_episode(source, other, (0, 0))
@@ -298,11 +298,11 @@ def test_the_check_finds_what_differs(tmp_path):
         check_episode(source, other, (0, 0))
 
 
-def test_frame_numbers_are_told_apart():
+def test_frame_numbers_are_distinguished():
     assert number_of(numbered_frame(4099)) == 4099
 
 
-def test_a_conversion_begun_by_an_earlier_version_knows_its_source(tmp_path):
+def test_a_conversion_begun_by_an_earlier_version_recognises_its_source(tmp_path):
     folder = tmp_path / "hdf5"
     shutil.copytree(Path(__file__).parents[1] / "aloha_hdf5_compressed", folder)
     os.utime(folder / "episode_1.hdf5", (1, 1))

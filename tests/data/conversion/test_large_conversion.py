@@ -1,4 +1,4 @@
-"""Sixty episodes of three cameras, in files that rotate, through every conversion."""
+"""Every conversion of sixty episodes with three cameras, spread over several files."""
 
 import os
 import subprocess
@@ -99,7 +99,7 @@ def assert_equal(source, written, exact):
         index += steps
 
 
-def test_hdf5_to_lerobot_and_back_survives_a_kill_too(tmp_path):
+def test_hdf5_to_lerobot_and_back_survives_a_kill(tmp_path):
     write_hdf5(tmp_path / "hdf5")
     arguments = (f"source={tmp_path / 'hdf5'}", f"out={tmp_path / 'v3'}", "format=lerobot_v3")
     process = start(*arguments, *SMALL, "workers=2")
