@@ -165,6 +165,16 @@ class Schema:
         return tuple(camera.name for camera in self.cameras)
 
     @property
+    def states(self) -> list[tuple[str, str]]:
+        """Name and unit of each state dimension."""
+        return list(zip(self.state_names, self.state_units, strict=True))
+
+    @property
+    def actions(self) -> list[tuple[str, str]]:
+        """Name and unit of each action dimension."""
+        return list(zip(self.action_names, self.action_units, strict=True))
+
+    @property
     def state_size(self) -> int:
         """The s of (b, s)."""
         return len(self.state_names)

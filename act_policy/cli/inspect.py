@@ -45,10 +45,7 @@ def main(config: DictConfig) -> None:
     for line in finding_lines(inspection):
         console.print(line, soft_wrap=True)
     out = Path(config.out or f"{Path(config.path).resolve().name}.inspection.html")
-    try:
-        write_page(out, inspection_page(inspection))
-    except OSError as error:
-        raise UserError(f"out={out}: cannot be written ({error.strerror})") from None
+    write_page(out, inspection_page(inspection))
     console.print(
         f"{verdict_line(inspection)}; {out}", markup=False, highlight=False, soft_wrap=True
     )

@@ -67,9 +67,7 @@ def _draw_errors(rows: Sequence[Row], schema: Schema) -> list[Chart]:
     """Draw one chart for all actions of the same unit, as only these can be compared."""
     charts = []
     for unit in dict.fromkeys(schema.action_units):
-        names = [
-            n for n, u in zip(schema.action_names, schema.action_units, strict=True) if u == unit
-        ]
+        names = [n for n, u in schema.actions if u == unit]
         curves = {name: _curve(rows, ERROR_PREFIX + name) for name in names}
         if any(len(steps) for steps, _ in curves.values()):
             title = "Error of each action on held-out episodes"

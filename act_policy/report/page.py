@@ -10,6 +10,7 @@ from typing import Any
 
 import jinja2
 
+from act_policy.errors import UserError
 from act_policy.system.atomic import atomic_file
 
 FOLDER = Path(__file__).parent
@@ -47,7 +48,10 @@ def write_page(path: Path, html: str) -> None:
     """Write a page atomically: readers find either the old file or the new one, whole.
 
     Raises:
-        OSError: the file cannot be written.
+        UserError: the file cannot be written.
     """
-    with atomic_file(path) as file:
-        file.write(html.encode())
+    try:
+        with atomic_file(path) as file:
+            file.write(html.encode())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from None

@@ -169,7 +169,11 @@ def _scale_y(axes: Axes, y: np.ndarray, log_y: bool, least_span: float) -> None:
         axes.minorticks_off()
     else:
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-        if isinstance(formatter := axes.yaxis.get_major_formatter(), ScalarFormatter):
+        if len(y) and np.abs(y).max() < 1e-3:  # with all its zeros a label would not fit
+            axes.yaxis.set_major_formatter(
+                FuncFormatter(lambda value, _: f"{value:.3g}".replace("e-0", "e-"))
+            )
+        elif isinstance(formatter := axes.yaxis.get_major_formatter(), ScalarFormatter):
             formatter.set_scientific(False)
 
 

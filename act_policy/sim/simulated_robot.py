@@ -121,7 +121,7 @@ def simulated_config(schema: Schema, timing: TimingConfig | None = None) -> Robo
                 max_step=np.inf,
                 approach_speed=np.inf,
             )
-            for name, unit in zip(schema.action_names, schema.action_units, strict=True)
+            for name, unit in schema.actions
         },
         safety=SafetyConfig(
             frozen_camera_time=0.0, odd_image_time=0.0, start_outside=np.inf, start_distance=1.0

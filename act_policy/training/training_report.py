@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from act_policy.data.loading.samples import Batch
-from act_policy.errors import UserError
 from act_policy.report.learning_curves import ERROR_PREFIX, draw_learning_curves
 from act_policy.report.page import render_page, write_page
 from act_policy.training.metrics_file import MetricsFile
@@ -78,16 +77,6 @@ class TrainingReport(lightning.Callback):
             return
         rows = [{name: float(value) for name, value in row.items()} for row in files[0].rows]
         folder = Path(trainer.default_root_dir)
-        path = folder / REPORT_FILE
-        try:
-            write_page(
-                path,
-                render_page(
-                    "training",
-                    f"Training of {folder.name}",
-                    refresh,
-                    curves=draw_learning_curves(rows, module.policy.schema),
-                ),
-            )
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written ({error.strerror})") from None
+        curves = draw_learning_curves(rows, module.policy.schema)
+        page = render_page("training", f"Training of {folder.name}", refresh, curves=curves)
+        write_page(folder / REPORT_FILE, page)

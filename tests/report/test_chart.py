@@ -79,6 +79,11 @@ def test_labels_tell_ticks_apart() -> None:
     assert labels(wide, "end") == ["0.1", "1", "10", "100"]
 
 
+def test_labels_of_small_values_fit_beside_the_plot() -> None:
+    made = plot_lines({"learning rate": ([0, 100_000], [1e-5, 1e-5])})
+    assert labels(made, "end") == ["9.5e-6", "1e-5", "1.05e-5"]
+
+
 def test_the_same_chart_is_the_same_text_in_the_colours_of_the_page() -> None:
     curves = {f"$joint_{i}$ \u4e16": (np.arange(5), np.arange(5) * i) for i in range(20)}
     for draw in DRAWN:

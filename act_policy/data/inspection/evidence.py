@@ -1,6 +1,5 @@
 """Everything that findings depend on: the demonstrations, read once, and settings."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -88,16 +87,10 @@ def _pairs(dataset: DemonstrationDataset) -> list[Pair]:
     schema = dataset.schema
     states = {
         (name.removeprefix("state_"), unit): place
-        for place, (name, unit) in _numbered(schema.state_names, schema.state_units)
+        for place, (name, unit) in enumerate(schema.states)
     }
     return [
         Pair(states[key], place, name, unit)
-        for place, (name, unit) in _numbered(schema.action_names, schema.action_units)
+        for place, (name, unit) in enumerate(schema.actions)
         if (key := (name.removeprefix("action_"), unit)) in states
     ]
-
-
-def _numbered(
-    names: tuple[str, ...], units: tuple[str, ...]
-) -> Iterator[tuple[int, tuple[str, str]]]:
-    return enumerate(zip(names, units, strict=True))

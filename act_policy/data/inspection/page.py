@@ -7,10 +7,11 @@ import numpy as np
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.inspection.camera_looks import CameraLook
+from act_policy.data.inspection.dimensions import DimensionReport
 from act_policy.data.inspection.finding import Finding
 from act_policy.data.inspection.inspect import Inspection
 from act_policy.data.inspection.sentences import advice
-from act_policy.data.inspection.tables import overview, verdict_line
+from act_policy.data.inspection.tables import CAMERA_COLUMNS, list_cameras, overview, verdict_line
 from act_policy.report.chart import Chart, draw_lines
 from act_policy.report.page import render_page
 from act_policy.report.pieces import Image, encode_strip, tabulate
@@ -57,14 +58,12 @@ def inspection_page(inspection: Inspection) -> str:
 
 def _describe(inspection: Inspection, dataset: DemonstrationDataset) -> dict[str, Any]:
     """Values of the sections that need a dataset that can be read."""
-    cameras = [(c.name, f"{c.height}", f"{c.width}") for c in dataset.schema.cameras]
-    head = ("field", "name", "unit", "mean", "std", "min", "max", "remark")
     steps = (np.arange(len(dataset.episodes)), dataset.lengths)
     episodes = _show_episodes(inspection, dataset)
     return {
         "overview": tabulate(("demonstrations", ""), overview(dataset)),
-        "cameras": tabulate(("camera", "height", "width"), cameras),
-        "dimensions": tabulate(head, inspection.dimensions),
+        "cameras": tabulate(CAMERA_COLUMNS, list_cameras(dataset)),
+        "dimensions": tabulate(DimensionReport._fields, inspection.dimensions),
         "lengths": draw_lines({"steps": steps}, "episode", "steps", size=(900, 180)),
         "episodes": episodes,
         "episode_count": len(dataset.episodes),

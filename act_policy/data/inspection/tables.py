@@ -1,6 +1,7 @@
 """An inspection for a terminal: tables, and findings in lines."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from rich.table import Table
@@ -11,16 +12,21 @@ from act_policy.data.inspection.dimensions import DimensionReport
 from act_policy.data.inspection.finding import Verdict
 from act_policy.data.inspection.inspect import Inspection
 from act_policy.data.inspection.sentences import advice
+from act_policy.report.pieces import tabulate
 
 STYLES = {Verdict.ERROR: "red", Verdict.WARNING: "yellow", Verdict.NOTE: "cyan"}
 
 
+CAMERA_COLUMNS = ("camera", "height", "width")
+
+
 def summary_tables(inspection: Inspection) -> Iterator[Table]:
     """Tables of the dataset as a whole, of the cameras and of the dimensions."""
-    if inspection.dataset is not None:
-        yield _overview(inspection.dataset)
-        yield _cameras(inspection.dataset)
-        yield _dimensions(inspection.dimensions)
+    if inspection.dataset is None:
+        return
+    yield _table("Demonstrations", ("", ""), overview(inspection.dataset), show_header=False)
+    yield _table("Cameras", CAMERA_COLUMNS, list_cameras(inspection.dataset))
+    yield _table("Dimensions", DimensionReport._fields, inspection.dimensions)
 
 
 def finding_lines(inspection: Inspection) -> Iterator[Text]:
@@ -61,30 +67,18 @@ def verdict_line(inspection: Inspection) -> str:
     return ", ".join(said) or "nothing unusual was found"
 
 
-def _overview(dataset: DemonstrationDataset) -> Table:
-    whole = Table(title="Demonstrations", show_header=False, title_justify="left")
-    for name, value in overview(dataset):
-        whole.add_row(name, Text(value))
-    return whole
+def list_cameras(dataset: DemonstrationDataset) -> list[tuple[str, int, int]]:
+    """List the cells below CAMERA_COLUMNS."""
+    return [(camera.name, camera.height, camera.width) for camera in dataset.schema.cameras]
 
 
-def _cameras(dataset: DemonstrationDataset) -> Table:
-    cameras = Table("camera", "height", "width", title="Cameras", title_justify="left")
-    for camera in dataset.schema.cameras:
-        cameras.add_row(camera.name, f"{camera.height}", f"{camera.width}")
-    return cameras
-
-
-def _dimensions(dimensions: list[DimensionReport]) -> Table:
-    statistics = Table(
-        *("field", "name", "unit", "mean", "std", "min", "max", "remark"),
-        title="Dimensions",
-        title_justify="left",
-    )
-    for row in dimensions:
-        numbers = (f"{value:.4g}" for value in (row.mean, row.std, row.min, row.max))
-        statistics.add_row(row.field, row.name, row.unit, *numbers, row.remark)
-    return statistics
+def _table(
+    title: str, head: Sequence[str], rows: Iterable[Sequence[Any]], show_header: bool = True
+) -> Table:
+    made = Table(*head, title=title, title_justify="left", show_header=show_header)
+    for row in tabulate(head, rows).rows:
+        made.add_row(*map(Text, row))
+    return made
 
 
 def _some_of(texts: list[str], count: int = 5) -> str:

@@ -28,12 +28,11 @@ class HoldStill:
     """
 
     def __init__(self, schema: Schema) -> None:
-        states = list(zip(schema.state_names, schema.state_units, strict=True))
-        actions = list(zip(schema.action_names, schema.action_units, strict=True))
-        self._column = [states.index(action) if action in states else None for action in actions]
+        states = schema.states
+        self._column = [states.index(a) if a in states else None for a in schema.actions]
         self.repeats = {
             name: "last action" if column is None else "state"
-            for (name, _), column in zip(actions, self._column, strict=True)
+            for name, column in zip(schema.action_names, self._column, strict=True)
         }
         """Action name -> "state" or "last action"."""
 

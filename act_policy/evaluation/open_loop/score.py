@@ -78,7 +78,7 @@ class OpenLoop:
                 "episodes": [self.dataset.episodes[episode].name for episode in self.episodes],
                 "chunks": len(self.chunks),
             },
-            "units": dict(zip(names, self.schema.action_units, strict=True)),
+            "units": dict(self.schema.actions),
             "hold_still_repeats": self.held,
             "nearest_demonstration_from": self.pool,
             "errors": {

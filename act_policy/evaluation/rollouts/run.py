@@ -123,11 +123,7 @@ def build_environment(
         return environment
     # Its own schema is an attribute of the innermost environment.
     own: Schema = environment.unwrapped.schema  # type: ignore[attr-defined]
-    units = dict(zip(own.state_names, own.state_units, strict=True))
-    chosen = all(
-        units.get(n) == u for n, u in zip(schema.state_names, schema.state_units, strict=True)
-    )
-    if chosen:  # some of the state's dimensions are enough
+    if set(schema.states) <= set(own.states):  # some of the state's dimensions are enough
         recorded = replace(recorded, state_names=own.state_names, state_units=own.state_units)
     if differences := recorded.differences(own):
         raise UserError(

@@ -60,7 +60,7 @@ def draw_chunks(
     """
     charts = []
     broad = next(iter(lines))
-    for i, (name, unit) in enumerate(zip(schema.action_names, schema.action_units, strict=True)):
+    for i, (name, unit) in enumerate(schema.actions):
         xs, ys = [], []
         for step, chunk in sorted(chunks.items()):
             # a gap between one chunk and the next
@@ -82,13 +82,10 @@ def draw_chunks(
 
 def match_joints(schema: Schema, states: np.ndarray) -> np.ndarray:
     """Order states (T, s) as actions of the same name and unit, (T, a); NaN where there is none."""
-    columns = {
-        state: i for i, state in enumerate(zip(schema.state_names, schema.state_units, strict=True))
-    }
     found = np.full((len(states), schema.action_size), np.nan)
-    for i, action in enumerate(zip(schema.action_names, schema.action_units, strict=True)):
-        if action in columns:
-            found[:, i] = states[:, columns[action]]
+    for i, action in enumerate(schema.actions):
+        if action in schema.states:
+            found[:, i] = states[:, schema.states.index(action)]
     return found
 
 
@@ -112,7 +109,7 @@ def show_errors(result: OpenLoop) -> ErrorsShown:
     schema = result.schema
     rows = [
         [name, unit or "-", *format_errors(result.of_joints(who)[i] for who in result.errors)]
-        for i, (name, unit) in enumerate(zip(schema.action_names, schema.action_units, strict=True))
+        for i, (name, unit) in enumerate(schema.actions)
     ]
     rows.append(
         ["mean of error / standard deviation", "-"]
@@ -123,7 +120,7 @@ def show_errors(result: OpenLoop) -> ErrorsShown:
     }
     horizon = np.arange(1, len(result.counts) + 1)
     charts = []
-    for i, (name, unit) in enumerate(zip(schema.action_names, schema.action_units, strict=True)):
+    for i, (name, unit) in enumerate(schema.actions):
         curves = {predictors[who]: (horizon, errors[:, i]) for who, errors in result.errors.items()}
         title = label_action(name, unit)
         charts.append(plot_lines(curves, "steps ahead", "", title, CHART, least_span=LEAST_SPAN))

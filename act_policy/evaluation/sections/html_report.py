@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from act_policy.control.chunks.policy import ChunkPolicy
-from act_policy.errors import UserError
 from act_policy.evaluation.open_loop.score import OpenLoop
 from act_policy.evaluation.results import list_warnings
 from act_policy.evaluation.rollouts.moments import Look, Seen, even_steps, see_moments
@@ -238,9 +237,5 @@ def _write(
         [name.replace("_", " "), value if isinstance(value, str) else json.dumps(value)]
         for name, value in made_with.items()
     ]
-    path = out / REPORT_FILE
     page = render_page(template, title, curves=curves, made_with=tabulate(["", ""], rows), **values)
-    try:
-        write_page(path, page)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
+    write_page(out / REPORT_FILE, page)
