@@ -1,4 +1,4 @@
-"""Caches are built once, in parallel, whole or not at all, and frames without one are the same."""
+"""Caches are built once, in parallel, completely or not at all; frames without one are equal."""
 
 import shutil
 import subprocess
@@ -53,11 +53,11 @@ def test_two_builders_decode_once_and_a_killed_one_leaves_nothing(tmp_path):
     killed.communicate(timeout=60)
     builders = [start_builder(folder, tmp_path / "cache", 0.1) for _ in range(2)]
     try:
-        said = [builder.communicate(timeout=60)[0] for builder in builders]
+        outputs = [builder.communicate(timeout=60)[0] for builder in builders]
     finally:
         for builder in builders:
             builder.kill()
-    assert sorted(text.splitlines()[-1] for text in said) == ["done 0", "done 9"]
+    assert sorted(text.splitlines()[-1] for text in outputs) == ["done 0", "done 9"]
     left = sorted(path.name.rpartition(".")[2] for path in (tmp_path / "cache").glob("*/*"))
     assert left == ["frames", "json", "lock"]
     dataset = open_dataset(folder)
@@ -65,10 +65,10 @@ def test_two_builders_decode_once_and_a_killed_one_leaves_nothing(tmp_path):
     np.testing.assert_array_equal(store.read("top", np.arange(9)), every_frame(dataset, "top"))
 
 
-def test_the_size_is_told_and_a_disk_that_is_too_small_refused(tmp_path, monkeypatch, capsys):
+def test_the_size_is_printed_and_a_full_disk_is_refused(tmp_path, monkeypatch, capsys):
     folder = compressed_folder(tmp_path)
-    monkeypatch.setattr(cache_building, "tqdm", lambda **options: said.append(options) or Bar())
-    said = []
+    monkeypatch.setattr(cache_building, "tqdm", lambda **options: bars.append(options) or Bar())
+    bars = []
 
     class Bar:
         def __enter__(self):
@@ -85,18 +85,18 @@ def test_the_size_is_told_and_a_disk_that_is_too_small_refused(tmp_path, monkeyp
         patch.setattr(shutil, "disk_usage", lambda _: small)
         with pytest.raises(UserError, match=r"41\.5 kB are free.*data.select.resize.*cache=null"):
             FrameStore(open_dataset(folder))
-        # what a killed builder left is no reason: it goes
+        # files of a killed builder do not count: they are removed
         left = folder / ".cache" / ".top-0123456789abcdef.frames.999.partial"
         left.touch()
         free = {True: 0, False: 10**6}
         patch.setattr(shutil, "disk_usage", lambda _: small._replace(free=free[left.exists()]))
         FrameStore(open_dataset(folder))
-    assert said[-1]["total"] == 9
+    assert bars[-1]["total"] == 9
     told = capsys.readouterr().out
     assert f"they stay in {folder / '.cache'} and take 41.5 kB of the 1.0 MB that are" in told
 
 
-def test_a_cache_in_use_stays(tmp_path):
+def test_a_cache_in_use_is_not_removed(tmp_path):
     compressed_folder(tmp_path)
     used = FrameStore(open_dataset(tmp_path))
     smaller = open_demonstrations(tmp_path, {"exclude": [0]})
@@ -120,12 +120,12 @@ def test_a_camera_may_have_a_slash_in_its_name(tmp_path):
     del store
     fewer = {"exclude": [0]}
     FrameStore(open_demonstrations(tmp_path, fewer, cameras={"robot/top": "top"}))
-    (cached,) = (tmp_path / ".cache").glob("**/*.frames")  # that of all episodes is gone
+    (cached,) = (tmp_path / ".cache").glob("**/*.frames")  # that of all episodes is removed
     assert cached.name.startswith("robot%2Ftop-")
 
 
 @pytest.mark.parametrize("memory", [0, 100, 10**9])
-def test_frames_without_a_cache_are_the_same(tmp_path, monkeypatch, memory):
+def test_frames_without_a_cache_are_equal(tmp_path, monkeypatch, memory):
     monkeypatch.setattr("act_policy.data.frames.on_demand.MEMORY", memory * 48 * 64 * 3)
     dataset = open_demonstrations(write_lerobot(tmp_path / "d"), cameras=["top"])
     frames = open_frames(dataset, None, "stop")
@@ -174,14 +174,14 @@ def test_an_epoch_without_a_cache_decodes_each_frame_once(tmp_path, monkeypatch)
         assert sorted(decoded) == list(range(36))
 
 
-def test_skipping_needs_the_cache(tmp_path):
+def test_skipping_undecodable_frames_needs_a_cache(tmp_path):
     folder = compressed_folder(tmp_path)
     data = DemonstrationDataModule(folder, 4, 5, cache=None, undecodable="skip")
     with pytest.raises(UserError, match=r"undecodable=skip needs a cache"):
         data.setup("fit")
 
 
-def test_workers_change_no_image_without_a_cache(tmp_path):
+def test_workers_without_a_cache_load_the_same_images(tmp_path):
     folder = write_lerobot(tmp_path / "d", keys=(TOP,))
     data = DemonstrationDataModule(folder, 4, 3, held_out_fraction=0.0, cache=None, workers=2)
     loader = data.train_dataloader()

@@ -1,4 +1,4 @@
-"""Frames by the batch: raw ones where they lie, decoded ones from the cache."""
+"""Batches of frames: raw ones read from their files, decoded ones from the cache."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ ORDER = np.array([5, 0, 0, 8, 3])
 
 
 def compressed_folder(folder, broken=()):
-    """Episodes of 4, 3 and 2 steps; broken lists (episode, step) to spoil."""
+    """Write episodes of 4, 3 and 2 steps; `broken` lists (episode, step) to spoil."""
     for episode, steps in enumerate((4, 3, 2)):
         rows = jpeg_rows(smooth_frames(steps))
         for bad, step in broken:
@@ -37,7 +37,7 @@ def compressed_folder(folder, broken=()):
 
 
 def contents(cache):
-    """Files in a cache's folder, but for the lock that builders take turns by."""
+    """List the files in a cache's folder, except the builders' lock."""
     return sorted(path.name for path in cache.iterdir() if path.name != ".lock")
 
 
@@ -51,7 +51,7 @@ def every_frame(dataset, camera):
     )
 
 
-def test_raw_frames_are_read_where_they_lie(make_folder):
+def test_raw_frames_are_read_from_their_files(make_folder):
     dataset = open_dataset(make_folder([4, 3, 2], make_schema({"top": (6, 8), "wrist": (5, 7)})))
     store = FrameStore(dataset)
     for camera in ("top", "wrist"):
@@ -72,7 +72,7 @@ def test_raw_frames_are_read_where_they_lie(make_folder):
         {},
     ],
 )
-def test_whatever_hdf5_does_to_the_bytes_the_frames_are_right(tmp_path, storage):
+def test_frames_are_right_in_every_storage_of_hdf5(tmp_path, storage):
     frames = smooth_frames(5)
     write_foreign_episode(tmp_path / "e.hdf5", 5, {})
     with h5py.File(tmp_path / "e.hdf5", "a") as file:
@@ -95,7 +95,7 @@ def test_compressed_frames_are_decoded_once(tmp_path, monkeypatch):
     np.testing.assert_array_equal(FrameStore(again).read("top", ORDER), expected[ORDER])
 
 
-def test_an_edited_episode_or_another_option_is_decoded_anew_and_the_old_cache_goes(tmp_path):
+def test_an_edited_episode_or_another_option_replaces_the_cache(tmp_path):
     FrameStore(open_dataset(compressed_folder(tmp_path)))
     with pytest.warns(DatasetWarning, match="pixels are blue"):
         blue = open_dataset(tmp_path, jpeg_order="rgb")
@@ -126,7 +126,7 @@ def test_an_undecodable_frame_stops_and_leaves_no_cache(tmp_path):
     assert contents(tmp_path / ".cache") == []
 
 
-def test_skip_marks_the_frame_and_a_later_stop_still_refuses_it(tmp_path):
+def test_skip_marks_the_frame_and_stop_still_refuses_it_later(tmp_path):
     dataset = open_dataset(compressed_folder(tmp_path, broken=[(0, 0), (1, 2)]))
     store = FrameStore(dataset, undecodable="skip")
     assert np.flatnonzero(~store.usable).tolist() == [0, 6]
@@ -137,7 +137,7 @@ def test_skip_marks_the_frame_and_a_later_stop_still_refuses_it(tmp_path):
         FrameStore(dataset, undecodable="ignore")
 
 
-def test_a_read_only_folder_is_left_alone(tmp_path, monkeypatch):
+def test_a_read_only_folder_is_not_written_to(tmp_path, monkeypatch):
     folder = compressed_folder(tmp_path / "demonstrations")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     folder.chmod(0o555)
@@ -150,7 +150,7 @@ def test_a_read_only_folder_is_left_alone(tmp_path, monkeypatch):
     assert len(list((tmp_path / "home" / "act_policy").rglob("*.frames"))) == 1
 
 
-def test_no_space_for_decoded_frames_is_one_message(tmp_path, monkeypatch):
+def test_a_full_disk_while_decoding_gives_one_message(tmp_path, monkeypatch):
     dataset = open_dataset(compressed_folder(tmp_path / "demonstrations"))
 
     def full(_):
@@ -193,7 +193,7 @@ def test_hundreds_of_files_are_each_mapped_once(make_folder):
     assert done.stdout == "300\n", done.stderr
 
 
-def test_a_store_travels_to_another_process_and_notices_a_changed_file(make_folder):
+def test_a_pickled_store_works_and_notices_a_changed_file(make_folder):
     folder = make_folder([4, 3])
     dataset = open_dataset(folder)
     store = pickle.loads(pickle.dumps(FrameStore(dataset)))

@@ -1,4 +1,4 @@
-"""Every file that cannot be used is named, and the rest is still inspected."""
+"""Every unusable file is named, and the rest is still inspected."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_every_broken_aloha_file_is_named_and_the_rest_is_read(tmp_path):
         assert said in f"{finding.detail['error']}"
 
 
-def test_cameras_sizes_and_schemas_that_differ_are_named(tmp_path):
+def test_differing_cameras_sizes_and_schemas_are_named(tmp_path):
     for episode in range(3):
         write_aloha(tmp_path, f"episode_{episode}.hdf5", seed=episode)
     write_aloha(tmp_path, "episode_3.hdf5", {"top": (9, 8)})
@@ -78,7 +78,7 @@ def test_cameras_sizes_and_schemas_that_differ_are_named(tmp_path):
         open_dataset(tmp_path, unreadable="skip")
 
 
-def test_nothing_readable_leaves_only_the_findings(make_folder):
+def test_a_folder_without_a_readable_file_gives_only_findings(make_folder):
     folder = make_folder([4, 5])
     for path in folder.glob("*.hdf5"):
         path.write_bytes(b"")
@@ -96,7 +96,7 @@ def test_wrong_settings_are_not_blamed_on_the_files(make_folder, tmp_path):
         open_readable(make_folder([4]), cameras=["nose"])
 
 
-def test_files_that_training_skips_are_warnings_and_those_that_differ_are_not(tmp_path):
+def test_only_files_that_training_skips_are_warnings(tmp_path):
     for episode in range(4):
         write_aloha(tmp_path, f"episode_{episode}.hdf5", seed=episode)
     (tmp_path / "episode_1.hdf5").write_bytes(b"no HDF5")
@@ -109,7 +109,7 @@ def test_files_that_training_skips_are_warnings_and_those_that_differ_are_not(tm
     assert findings[1].subject == str(tmp_path / "episode_2.hdf5")
 
 
-def test_what_the_reader_remarks_is_a_warning(tmp_path):
+def test_notes_of_the_reader_are_warnings(tmp_path):
     for episode in range(3):
         write_aloha(tmp_path, f"episode_{episode}.hdf5", seed=episode)
     (tmp_path / "episode_2.hdf5").write_bytes(b"")
@@ -136,7 +136,7 @@ def test_every_broken_video_is_named_and_the_rest_is_read(tmp_path):
     assert {f.verdict for f in findings} == {Verdict.WARNING}
 
 
-def test_videos_that_hold_every_episode_are_each_named(tmp_path):
+def test_every_video_that_holds_all_episodes_is_named(tmp_path):
     folder = write_lerobot(tmp_path, (7, 5), per_file=2)
     videos = sorted(folder.glob("videos/**/*.mp4"))
     for video in videos:
@@ -161,7 +161,7 @@ def test_every_broken_parquet_file_is_named(tmp_path):
     assert f"{files[3]}: no such file" in texts[2]
 
 
-def test_metadata_that_contradict_themselves_are_named(tmp_path):
+def test_contradictory_metadata_are_named(tmp_path):
     folder = write_lerobot(tmp_path, (7, 5), kind="image")
     path = next((folder / "meta/episodes").rglob("*.parquet"))
     change_table(path, lambda c: c.update(dataset_from_index=[0, 9]))

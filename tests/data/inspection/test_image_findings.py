@@ -1,4 +1,4 @@
-"""Each finding about images: planted, it is found; without it, silence."""
+"""Each fault of images is found where it was planted, and only there."""
 
 import h5py
 import numpy as np
@@ -101,7 +101,7 @@ def test_frames_that_cannot_be_decoded_are_named_and_counted(tmp_path):
     assert finding.episodes == {1: {"steps": [0, 10, 11]}}
     (finding,) = found(dataset, "skip")
     assert finding.verdict is Verdict.WARNING
-    assert finding.episodes == {1: {"steps": [0]}}  # only the first was looked at
+    assert finding.episodes == {1: {"steps": [0]}}  # only the first was checked
 
 
 def test_an_image_column_with_a_broken_frame_is_named(tmp_path):
@@ -132,7 +132,7 @@ def test_images_are_spread_from_the_first_to_the_last():
     assert len(spread(1000, 8)) == 8
 
 
-def test_images_are_kept_small_and_only_where_they_are_wanted(tmp_path):
+def test_images_are_kept_small_and_only_on_request(tmp_path):
     schema = make_schema({"top": (96, 256)})
     state, action = sweep(20, 0)
     images = {"top": np.tile(smooth_frames(20, 96, 128), (1, 1, 2, 1))}

@@ -44,7 +44,7 @@ def test_the_numbers_are_those_of_all_steps(tmp_path):
     np.testing.assert_allclose([row.mean, row.std, row.min, row.max], expected, rtol=1e-12)
 
 
-def test_constant_nearly_constant_and_broken_dimensions_are_remarked(tmp_path):
+def test_constant_nearly_constant_and_broken_dimensions_are_reported(tmp_path):
     def change(_, state, action):
         state[:, 0] = 0.3
         action[:, 1] = 0.3 + 1e-5 * action[:, 1]
@@ -62,12 +62,12 @@ def test_constant_nearly_constant_and_broken_dimensions_are_remarked(tmp_path):
 @pytest.mark.parametrize(
     "config", [{"std_floor": 0.0}, {"undecodable": "ask"}, {"chunk_length": 0}]
 )
-def test_settings_that_make_no_sense_are_refused(config):
+def test_impossible_settings_are_refused(config):
     with pytest.raises(UserError, match=next(iter(config))):
         InspectionConfig(**config)
 
 
-def test_before_training_the_same_is_found_in_a_few_episodes(tmp_path):
+def test_the_check_before_training_gives_the_same_findings(tmp_path):
     dataset = aloha_motion(tmp_path, stuck, lengths=(60,) * 5)
     with h5py.File(dataset.episodes[2].file, "a") as file:
         file["observations/images/top"][...] = 0
@@ -75,7 +75,7 @@ def test_before_training_the_same_is_found_in_a_few_episodes(tmp_path):
     assert [f.kind for f in findings] == [Kind.CONSTANT, Kind.BLACK_CAMERA]
 
 
-def test_only_some_episodes_of_many_are_shown_and_all_are_looked_at(tmp_path):
+def test_only_some_of_many_episodes_are_shown_but_all_are_checked(tmp_path):
     dataset = aloha_motion(tmp_path, lengths=(12,) * 7)
     with h5py.File(dataset.episodes[2].file, "a") as file:
         file["observations/images/top"][...] = 0
@@ -137,7 +137,7 @@ def test_a_browser_shows_findings_images_and_curves(tmp_path, write):
         assert page.locator("svg").count() == 1 + 2 * 2
 
 
-def test_a_folder_of_which_nothing_is_readable_still_has_a_page(make_folder):
+def test_a_folder_without_a_readable_file_still_has_a_page(make_folder):
     folder = make_folder([4])
     (folder / "episode_000000.hdf5").write_bytes(b"")
     inspection = inspect_folder(folder, InspectionConfig(), shown_episodes=5)
@@ -156,7 +156,7 @@ def inspect(*arguments, cwd):
     )
 
 
-def test_the_script_prints_what_a_folder_holds_and_writes_a_page(tmp_path):
+def test_the_script_prints_a_summary_and_writes_a_page(tmp_path):
     aloha_motion(tmp_path / "data", stuck, outcomes=(True, True))
     result = inspect("path=data", "strict=true", cwd=tmp_path)
     assert result.returncode == 3, result.stderr
@@ -169,7 +169,7 @@ def test_the_script_prints_what_a_folder_holds_and_writes_a_page(tmp_path):
     assert (tmp_path / "page.html").is_file()
 
 
-def test_the_script_exits_with_2_where_training_is_impossible(make_folder, tmp_path):
+def test_the_script_exits_with_2_if_training_is_impossible(make_folder, tmp_path):
     folder = make_folder([12, 15])
     (folder / "episode_000000.hdf5").write_bytes(b"no HDF5")
     result = inspect(f"path={folder}", cwd=tmp_path)

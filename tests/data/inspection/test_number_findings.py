@@ -1,4 +1,4 @@
-"""Each finding about states, actions and lengths: planted, it is found; without it, silence."""
+"""Each fault of states, actions and lengths is found where it was planted, and only there."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,13 +22,13 @@ ROWS = "data/chunk-000/file-000.parquet"
 
 @pytest.fixture(params=WRITERS)
 def motion(request, tmp_path) -> Callable[..., DemonstrationDataset]:
-    """Write demonstrations of one format after the other, changed."""
+    """Write changed demonstrations, in each format in turn."""
     return partial(WRITERS[request.param], tmp_path)
 
 
 @pytest.fixture
 def aloha(tmp_path) -> Callable[..., DemonstrationDataset]:
-    """Write demonstrations, where the format makes no difference."""
+    """Write demonstrations for tests in which the format does not matter."""
     return partial(aloha_motion, tmp_path)
 
 
@@ -83,7 +83,7 @@ def test_a_constant_state_of_a_joint_that_is_moved_is_a_warning(motion):
     }
 
 
-def test_a_joint_that_nobody_moves_is_a_note(aloha):
+def test_a_joint_that_is_never_moved_is_a_note(aloha):
     def change(_, state, action):
         state[:, 0], action[:, 0] = 0.3, 0.25
 
@@ -107,7 +107,7 @@ def test_a_nearly_constant_dimension_is_a_note_and_many_are_a_warning(aloha, tmp
     assert found(open_dataset(tmp_path), std_floor=1e-7) == []
 
 
-def test_a_rate_that_the_timestamps_contradict_is_told(tmp_path):
+def test_a_rate_that_contradicts_the_timestamps_is_reported(tmp_path):
     lerobot_motion(tmp_path)
     change_table(tmp_path / ROWS, lambda c: c.update(timestamp=[2 * t for t in c["timestamp"]]))
     finding = only(open_dataset(tmp_path))
@@ -116,7 +116,7 @@ def test_a_rate_that_the_timestamps_contradict_is_told(tmp_path):
     assert {e: round(d["measured"], 3) for e, d in finding.episodes.items()} == {0: 5, 1: 5}
 
 
-def test_a_gap_in_the_timestamps_is_told(tmp_path):
+def test_a_gap_in_the_timestamps_is_reported(tmp_path):
     lerobot_motion(tmp_path)
 
     def change(columns):
@@ -131,7 +131,7 @@ def test_a_gap_in_the_timestamps_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3])
-def test_an_idle_second_is_found_in_spite_of_noise(aloha, noise):
+def test_an_idle_second_is_found_despite_noise(aloha, noise):
     def idle(steps, episode, state, action):
         rng = np.random.default_rng(episode)
         for vector in (state, action):
@@ -249,7 +249,7 @@ def test_an_episode_shorter_than_a_second_is_a_note_by_itself(aloha):
 @pytest.mark.parametrize(
     ("chunk_length", "verdict"), [(30, None), (31, Verdict.NOTE), (41, Verdict.WARNING)]
 )
-def test_a_chunk_longer_than_half_an_episode_is_told(tmp_path, chunk_length, verdict):
+def test_a_chunk_longer_than_half_an_episode_is_reported(tmp_path, chunk_length, verdict):
     dataset = aloha_motion(tmp_path, lengths=(60, 80, 90))
     findings = found(dataset, chunk_length=chunk_length)
     assert [f.verdict for f in findings] == ([verdict] if verdict else [])
@@ -267,7 +267,7 @@ def test_failed_demonstrations_are_named(tmp_path):
     assert list(finding.episodes) == [1]
 
 
-def test_numbers_that_are_left_out_are_a_note(tmp_path):
+def test_missing_episode_numbers_are_a_note(tmp_path):
     aloha_motion(tmp_path)
     (tmp_path / "episode_1.hdf5").rename(tmp_path / "episode_4.hdf5")
     finding = only(open_dataset(tmp_path))

@@ -1,4 +1,4 @@
-"""Findings in words: one sentence per kind, with numbers, names and units where they belong."""
+"""One sentence per kind of finding, with numbers, names and units in place."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is wrong with a LeRobotDataset: refused when it is opened, or named when it is read."""
+"""Faults of a LeRobotDataset are refused when it is opened, or named when it is read."""
 
 import re
 from pathlib import Path
@@ -41,7 +41,7 @@ VERSIONS = pytest.mark.parametrize("version", ["v2.1", "v3.0"])
         ("4", r"codebase_version 4"),
     ],
 )
-def test_other_versions_are_told_what_to_do(tmp_path, version, message):
+def test_other_versions_are_refused_with_advice(tmp_path, version, message):
     folder = write_lerobot(tmp_path, lengths=(2,), kind="image")
     change_info(folder, lambda info: info.update(codebase_version=version))
     with pytest.raises(UserError, match=message):
@@ -53,7 +53,7 @@ def test_other_versions_are_told_what_to_do(tmp_path, version, message):
     ["codebase_version", "fps", "features", "total_episodes", "total_frames", "data_path"],
 )
 @VERSIONS
-def test_a_field_that_info_lacks_is_named(tmp_path, version, field):
+def test_a_missing_field_of_info_is_named(tmp_path, version, field):
     folder = write_lerobot(tmp_path, lengths=(2,), version=version, kind="image")
     change_info(folder, lambda info: info.pop(field))
     with pytest.raises(UserError, match=rf"info.json: field {field} is missing"):
@@ -160,7 +160,7 @@ def keep_rows(path, rows):
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_when_the_folder_is_opened(tmp_path, version, spoil, message):
+def test_contradictions_are_refused_when_the_folder_is_opened(tmp_path, version, spoil, message):
     folder = write_lerobot(tmp_path, version=version)
     spoil(folder)
     with pytest.raises(UserError, match=message):
@@ -184,7 +184,7 @@ def test_a_video_at_another_rate_is_refused(tmp_path):
 
 
 def spoil_packet(path: Path, place: int) -> int:
-    """Overwrite the packet decoded at that place with zeros; returns the number of its frame."""
+    """Overwrite the packet decoded at that position with zeros; return its frame's number."""
     with av.open(str(path)) as container:
         packets = [(p.pts, p.pos, p.size) for p in container.demux(video=0) if p.pts is not None]
     pts, start, size = packets[place]
@@ -195,7 +195,7 @@ def spoil_packet(path: Path, place: int) -> int:
 
 
 @pytest.mark.parametrize("options", [{"bf": "0"}, {"bf": "3"}])
-def test_an_undecodable_frame_is_named_and_what_builds_on_it_is_not_trusted(tmp_path, options):
+def test_an_undecodable_frame_is_named_and_frames_that_depend_on_it_are_refused(tmp_path, options):
     folder = write_lerobot(tmp_path, keys=(TOP,), lengths=(12, 25), options=options)
     broken = spoil_packet(folder / VIDEO["v3.0"], place=14)
     assert 12 <= broken < 20
@@ -216,7 +216,7 @@ def test_an_undecodable_frame_is_named_and_what_builds_on_it_is_not_trusted(tmp_
         assert bad.tolist() == list(range(14, 20))
     good = np.flatnonzero(store.usable)
     assert [number_of(frame) for frame in store.read("top", good)] == good.tolist()
-    fresh = open_dataset(folder)  # another order of reading comes to the same
+    fresh = open_dataset(folder)  # another order of reading gives the same result
     for index in reversed(range(37)):
         place = (0, index) if index < 12 else (1, index - 12)
         if index in bad:
@@ -226,7 +226,7 @@ def test_an_undecodable_frame_is_named_and_what_builds_on_it_is_not_trusted(tmp_
             assert number_of(fresh.frame(*place, "top")) == index
 
 
-def test_a_video_that_is_cut_short_loses_only_what_is_cut_off(tmp_path):
+def test_a_video_cut_short_loses_only_the_missing_frames(tmp_path):
     folder = write_lerobot(tmp_path, keys=(TOP,), lengths=(12, 9, 16), per_file=3, group=5)
     path = folder / VIDEO["v3.0"]
     with av.open(str(path)) as container:

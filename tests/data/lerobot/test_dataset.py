@@ -1,7 +1,7 @@
-"""LeRobot datasets as they are on disk: every number and every frame.
+"""Every number and every frame of LeRobot datasets.
 
-The samples were written by LeRobot itself, with what it reads back; the generated datasets show
-in each frame which frame it is.
+LeRobot itself wrote the samples, together with the values that it reads back; in the generated
+datasets each frame shows its number.
 """
 
 import json
@@ -52,7 +52,7 @@ VERSIONS = pytest.mark.parametrize("version", ["v2.1", "v3.0"])
 
 
 def every_number(dataset, camera):
-    """What each frame shows, asked for in an order without any pattern."""
+    """Return the number that each frame shows, read in random order."""
     places = [(e, s) for e, steps in enumerate(dataset.lengths) for s in range(steps)]
     numbers = {}
     for place in np.random.default_rng(0).permutation(len(places)):
@@ -64,7 +64,7 @@ def expected_numbers(camera, lengths=LENGTHS):
     return [shown(camera, index) for index in range(sum(lengths))]
 
 
-# What LeRobot wrote and reads back
+# Samples that LeRobot wrote
 
 
 @pytest.mark.parametrize("name", ["lerobot_dataset_v2_1", "lerobot_dataset_v3_0"])
@@ -105,11 +105,11 @@ def test_the_samples_equal_what_lerobot_reads_back(samples, tmp_path, name):
             np.testing.assert_allclose(value, back[f"stats/{key}/{name_of}"], atol=1e-5, rtol=0)
 
 
-# What is generated here
+# Generated datasets
 
 
 @VERSIONS
-def test_numbers_are_those_that_were_written(tmp_path, version):
+def test_numbers_equal_those_written(tmp_path, version):
     dataset = open_dataset(write_lerobot(tmp_path, version=version))
     assert dataset.lengths.tolist() == list(LENGTHS)
     for episode, steps in enumerate(LENGTHS):
@@ -131,7 +131,7 @@ def test_numbers_are_those_that_were_written(tmp_path, version):
 @pytest.mark.parametrize(
     ("version", "codec", "group"),
     [
-        ("v2.1", "libx264", 10),  # with B-frames, as x264 makes them unless told otherwise
+        ("v2.1", "libx264", 10),  # with B-frames, x264's default
         ("v3.0", "libx264", 10),
         ("v3.0", "libx264", 1),
         ("v3.0", "libx264", 250),
@@ -139,7 +139,7 @@ def test_numbers_are_those_that_were_written(tmp_path, version):
         ("v3.0", "libsvtav1", 2),
     ],
 )
-def test_every_frame_is_the_one_its_number_says(tmp_path, version, codec, group):
+def test_every_frame_shows_its_own_number(tmp_path, version, codec, group):
     """Episodes begin in the middle of a group of pictures here."""
     folder = write_lerobot(tmp_path, version=version, codec=codec, group=group)
     dataset = open_dataset(folder)
@@ -155,7 +155,7 @@ def test_every_frame_is_the_one_its_number_says(tmp_path, version, codec, group)
 
 
 def test_leading_images_of_an_open_group_are_right(tmp_path):
-    """They are decoded after the key frame that they are shown before."""
+    """They are decoded after a key frame but shown before it."""
     options = {"x265-params": "log-level=0:open-gop=1:bframes=4:keyint=10:min-keyint=10"}
     folder = write_lerobot(
         tmp_path, lengths=(25, 20), keys=(TOP,), codec="libx265", options=options
@@ -172,7 +172,7 @@ def test_reading_in_order_decodes_each_episode_in_one_go(tmp_path, monkeypatch):
     )
     store = FrameStore(dataset, tmp_path / "cache")
     began = len(starts)
-    assert began <= 10  # five episodes for each of two cameras, in whatever thread
+    assert began <= 10  # five episodes for each of two cameras, in any thread
     order = np.random.default_rng(1).permutation(36)
     for camera in ("top", "wrist"):
         numbers = [number_of(frame) for frame in store.read(camera, order)]
@@ -181,8 +181,8 @@ def test_reading_in_order_decodes_each_episode_in_one_go(tmp_path, monkeypatch):
     assert len(starts) == began  # not again
 
 
-def test_the_cache_follows_the_metadata(tmp_path):
-    """The files stay, but the metadata say that the episode begins elsewhere in its video."""
+def test_the_cache_depends_on_the_metadata(tmp_path):
+    """The files stay the same, but the metadata move the episode's beginning in its video."""
     folder = write_lerobot(tmp_path / "dataset", keys=(TOP,), lengths=(4, 3), per_file=2)
     encode(folder / VIDEO["v3.0"], range(20))
     assert number_of(FrameStore(open_dataset(folder)).read("top", np.array([4]))[0]) == 4
@@ -195,7 +195,7 @@ def test_the_cache_follows_the_metadata(tmp_path):
     assert number_of(FrameStore(open_dataset(folder)).read("top", np.array([4]))[0]) == 9
 
 
-def test_a_container_whose_index_misleads_is_read_from_the_start(tmp_path):
+def test_a_video_with_a_wrong_index_is_read_from_the_start(tmp_path):
     encode(tmp_path / "a.mp4", range(40))
     video = VideoFile(tmp_path / "a.mp4")
     video._index = video._index._replace(dts=np.repeat(video._index.dts[-1], 40))
@@ -203,7 +203,7 @@ def test_a_container_whose_index_misleads_is_read_from_the_start(tmp_path):
     video.close()
 
 
-def test_a_file_that_cannot_be_read_any_more_breaks_its_frames(tmp_path):
+def test_frames_of_a_file_that_became_unreadable_are_refused(tmp_path):
     encode(tmp_path / "a.mp4", range(3))
     video = VideoFile(tmp_path / "a.mp4")
     video.close()
@@ -241,7 +241,7 @@ def test_a_camera_may_be_called_observation_image_and_have_its_channels_first(tm
     assert every_number(dataset, "image") == expected_numbers("image")
 
 
-def test_cameras_are_chosen_and_ordered_and_depth_is_left_alone(tmp_path):
+def test_cameras_are_chosen_and_ordered_and_depth_is_ignored(tmp_path):
     folder = write_lerobot(tmp_path)
     assert open_dataset(folder, cameras=["wrist"]).schema.camera_names == ("wrist",)
     assert open_dataset(folder, cameras=["wrist", "top"]).schema.camera_names == ("wrist", "top")
@@ -265,7 +265,7 @@ def test_cameras_are_chosen_and_ordered_and_depth_is_left_alone(tmp_path):
         (["a", "a", "b"], ("state_0", "state_1", "state_2")),
     ],
 )
-def test_names_are_taken_in_every_form_in_which_they_are_written(tmp_path, names, expected):
+def test_names_are_read_in_every_stored_form(tmp_path, names, expected):
     folder = write_lerobot(tmp_path, lengths=(2,), kind="image")
     change_info(folder, lambda i: i["features"]["observation.state"].update(names=names))
     assert open_dataset(folder).schema.state_names == expected
@@ -319,7 +319,7 @@ def test_lists_of_any_kind_and_single_numbers_are_vectors(tmp_path):
         np.testing.assert_array_equal(dataset.state(0), arrays(4, 0)[0])
 
 
-def test_frames_that_belong_to_no_episode_are_passed_over(tmp_path):
+def test_frames_that_belong_to_no_episode_are_ignored(tmp_path):
     """A tool that deleted an episode may leave its frames in the video."""
     folder = write_lerobot(tmp_path, keys=(TOP,), lengths=(4, 3), per_file=2)
     encode(folder / VIDEO["v3.0"], [*range(4), 90, 91, *range(4, 7), 92])
@@ -332,7 +332,7 @@ def test_frames_that_belong_to_no_episode_are_passed_over(tmp_path):
     assert every_number(open_dataset(folder), "top") == list(range(7))
 
 
-def test_summed_up_times_may_drift_where_the_count_agrees(tmp_path):
+def test_summed_up_times_may_drift_if_the_frame_count_agrees(tmp_path):
     folder = write_lerobot(tmp_path)
     change_table(folder / EPISODES, drift(0.03))
     assert every_number(open_dataset(folder), "top") == expected_numbers("top")
@@ -341,7 +341,7 @@ def test_summed_up_times_may_drift_where_the_count_agrees(tmp_path):
         open_dataset(folder).frame(1, 0, "top")
 
 
-def test_a_dataset_travels_to_another_process(tmp_path):
+def test_a_dataset_can_be_pickled_for_another_process(tmp_path):
     dataset = open_dataset(write_lerobot(tmp_path))
     dataset.frame(1, 3, "top")
     again = pickle.loads(pickle.dumps(dataset))
@@ -385,7 +385,7 @@ def test_training_runs_on_a_lerobot_folder(tmp_path):
     done = call("train.py", "experiment=tiny", f"data.path={folder}", f"out={run}", "max_steps=4")
     assert done.returncode == 0, done.stderr
     assert "trained 4 steps" in done.stdout
-    assert "frames of top, wrist, once" in done.stdout  # the size is printed before it begins
+    assert "frames of top, wrist, once" in done.stdout  # the size is printed before decoding begins
 
     from act_policy import ACTPolicy
 

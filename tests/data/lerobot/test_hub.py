@@ -1,4 +1,4 @@
-"""A hub id is found where the hub's tools and LeRobot put its files; nothing is fetched."""
+"""A hub id is found where the hub's tools and LeRobot keep its files; nothing is downloaded."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def make(folder):
     return write_lerobot(folder, lengths=(2,), kind="image")
 
 
-def test_it_is_found_where_lerobot_keeps_it(home, monkeypatch):
+def test_a_dataset_is_found_where_lerobot_keeps_it(home, monkeypatch):
     make(home / "hf" / "lerobot" / NAME)
     assert open_dataset(NAME).folder == home / "hf" / "lerobot" / NAME
     monkeypatch.setenv("HF_LEROBOT_HOME", str(home / "elsewhere"))
@@ -39,7 +39,7 @@ def test_it_is_found_where_lerobot_keeps_it(home, monkeypatch):
 
 
 @pytest.mark.parametrize("cache", ["hf/hub", "hf/lerobot/hub", "given"])
-def test_it_is_found_in_a_cache_of_snapshots(home, monkeypatch, cache):
+def test_a_dataset_is_found_in_a_cache_of_snapshots(home, monkeypatch, cache):
     if cache == "given":
         monkeypatch.setenv("HF_HUB_CACHE", str(home / "given"))
     repository = home / cache / "datasets--someone--stack_cubes"
@@ -59,7 +59,7 @@ def test_a_folder_of_that_name_comes_first(home):
     assert str(open_dataset(NAME).folder) == NAME
 
 
-def test_what_is_not_there_says_where_it_was_looked_for_and_how_to_fetch_it(home):
+def test_a_missing_dataset_gives_the_searched_places_and_how_to_download_it(home):
     with pytest.raises(UserError, match=r"stack_cubes: no such folder, .*hf/lerobot/.*=true"):
         open_dataset(NAME)
     for path in ("/no/such", "a/b/c", "../x", "one"):
@@ -67,7 +67,7 @@ def test_what_is_not_there_says_where_it_was_looked_for_and_how_to_fetch_it(home
             open_dataset(path)
 
 
-def test_a_download_happens_only_when_asked_for(home, monkeypatch):
+def test_a_download_happens_only_on_request(home, monkeypatch):
     asked = []
 
     class Hub:
@@ -85,7 +85,7 @@ def test_a_download_happens_only_when_asked_for(home, monkeypatch):
     assert asked == [(NAME, "dataset", 10)]
 
 
-def test_a_dataset_that_is_there_in_part_is_not_taken_for_a_shorter_one(home, monkeypatch):
+def test_an_incomplete_dataset_is_not_mistaken_for_a_shorter_one(home, monkeypatch):
     folder = write_lerobot(home / "hf" / "lerobot" / NAME, (2, 3), kind="image", per_file=1)
     last = folder / "data" / "chunk-000" / "file-001.parquet"
     content = last.read_bytes()
@@ -108,10 +108,10 @@ def test_a_dataset_that_is_there_in_part_is_not_taken_for_a_shorter_one(home, mo
     assert open_dataset(NAME, download=True).lengths.tolist() == [2, 3]
     make(home / "hf" / "hub" / "datasets--someone--stack_cubes" / "snapshots" / "aaaa")
     last.unlink()
-    assert open_dataset(NAME).lengths.tolist() == [2]  # a whole one comes before a part
+    assert open_dataset(NAME).lengths.tolist() == [2]  # a complete one is preferred
 
 
-def test_a_broken_dataset_of_the_cache_is_inspected_like_any_other(home):
+def test_a_broken_dataset_in_the_cache_is_inspected_like_any_other(home):
     folder = write_lerobot(home / "hf" / "lerobot" / NAME, (2, 3), kind="image", per_file=1)
     (folder / "data" / "chunk-000" / "file-000.parquet").write_bytes(b"broken")
     dataset, (finding,) = open_readable(NAME, download=False)
@@ -120,7 +120,7 @@ def test_a_broken_dataset_of_the_cache_is_inspected_like_any_other(home):
     assert finding.detail["error"].path.name == "file-000.parquet"
 
 
-def test_a_download_that_fails_is_one_message(home, monkeypatch):
+def test_a_failed_download_gives_one_message(home, monkeypatch):
     class Hub:
         @staticmethod
         def snapshot_download(*_, **__):
@@ -134,14 +134,14 @@ def test_a_download_that_fails_is_one_message(home, monkeypatch):
         open_dataset(NAME, download=True)
 
 
-def test_the_hub_is_not_imported_for_a_look(home):
+def test_looking_into_the_cache_does_not_import_the_hub(home):
     code = "import sys; import act_policy.data.dataset; print('huggingface_hub' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
     assert hub.is_hub_id(NAME)
 
 
-def test_a_run_finds_its_demonstrations_in_the_cache_again(tmp_path, home, monkeypatch):
+def test_a_resumed_run_finds_its_demonstrations_in_the_cache(tmp_path, home, monkeypatch):
     monkeypatch.setenv("HF_LEROBOT_HOME", str(tmp_path))
     assert not hub.is_at_hand("someone/arm")
     (tmp_path / "someone" / "arm" / "meta").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Run in a process of its own: load epochs and print the anonymous memory after each, as JSON.
+"""Load epochs in a separate process, and print the anonymous memory after each as JSON.
 
     python tests/data/loading/memory_of_loading.py FOLDER CACHE EPOCHS CGROUP
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 
 def anonymous_bytes() -> int:
-    """Of this process and all it began: memory that no file backs, shared pages counted once."""
+    """Return the memory of this process tree that no file backs; shared pages count once."""
     processes, total = [os.getpid()], 0
-    for pid in processes:  # which grows by the children of each
+    for pid in processes:  # the list grows by the children of each
         for path in Path(f"/proc/{pid}/task").glob("*/children"):
             processes += [int(child) for child in path.read_text().split()]
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -24,7 +24,7 @@ def anonymous_bytes() -> int:
 
 
 def main(folder: str, cache: str, epochs: int, cgroup: str) -> None:
-    from act_policy.data.loading.datamodule import DemonstrationDataModule  # workers do not need it
+    from act_policy.data.loading.datamodule import DemonstrationDataModule  # not needed by workers
 
     if cgroup != "none":
         (Path(cgroup) / "cgroup.procs").write_text(str(os.getpid()))

@@ -1,4 +1,4 @@
-"""Chunk targets and the split, against the plainest possible loops."""
+"""Chunk targets and the split, compared with the simplest possible loops."""
 
 import numpy as np
 import pytest
@@ -56,6 +56,6 @@ def test_the_split_depends_on_the_seed():
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.0, 10.0])
-def test_a_fraction_that_is_none_is_refused(fraction):
+def test_an_invalid_fraction_is_refused(fraction):
     with pytest.raises(UserError, match="held_out_fraction"):
         split_episodes(10, fraction, 0)

@@ -1,4 +1,4 @@
-"""Batches against naive slicing, the order of samples, the split."""
+"""Batches compared with naive slicing; the order of samples; the split."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ from tests.data.episodes_for_tests import (
 
 
 def origins(loader):
-    """(episode, step) of every sample, in the order in which the loader gives them."""
+    """Return (episode, step) of every sample in the loader's order."""
     return [
         place
         for batch in loader
@@ -39,7 +39,7 @@ def origins(loader):
 
 
 def check_against_slices(batch, arrays, chunk_length):
-    """Every sample of the batch equals what a person would cut out of the episode's arrays."""
+    """Check every sample of a batch against slices of the episode's arrays."""
     for i, (episode, step) in enumerate(
         zip(batch.episode.tolist(), batch.step.tolist(), strict=True)
     ):
@@ -107,7 +107,7 @@ def test_episodes_that_are_all_shorter_than_a_chunk(make_folder):
         assert (batch.actions[row] == batch.actions[row, 0]).all()
 
 
-def test_a_chosen_subset_is_exactly_that(make_folder):
+def test_only_the_chosen_episodes_are_loaded(make_folder):
     folder = make_folder([3 + i for i in range(12)])
     data = DemonstrationDataModule(
         folder, 4, 5, train_episodes=[11, 1, 5], held_out_episodes=[2, 0]
@@ -140,7 +140,7 @@ def test_held_out_frames_are_divided_among_the_processes(make_folder, processes)
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def test_more_processes_than_held_out_frames_judge_all_of_them(make_folder):
+def test_more_processes_than_held_out_frames_each_load_all_of_them(make_folder):
     data = DemonstrationDataModule(make_folder([4, 1]), 4, 2, held_out_episodes=[1])
     data.trainer = SimpleNamespace(
         world_size=2, global_rank=1, strategy=SimpleNamespace(root_device=torch.device("cpu"))
@@ -164,7 +164,7 @@ def test_more_processes_than_held_out_frames_judge_all_of_them(make_folder):
         ({"held_out_fraction": 1.5}, "held_out_fraction"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(make_folder, options, message):
+def test_impossible_settings_are_refused(make_folder, options, message):
     with pytest.raises(UserError, match=message):
         use_everything(make_folder([2] * 4), options)
 
@@ -182,7 +182,7 @@ def test_everything_is_checked_before_the_first_step(make_folder):
     write_episode(folder / "episode_000002.hdf5", schema, **arrays)
     with h5py.File(folder / "episode_000002.hdf5", "a") as file:
         file["observations/qpos"][3, 1] = np.nan
-    # also where the broken episode is held out
+    # also if the broken episode is held out
     data = DemonstrationDataModule(folder, 2, 2, held_out_episodes=[2])
     with pytest.raises(UserError, match=r"episode_000002.hdf5: state j1 at step 3 is nan"):
         _ = data.schema
@@ -233,7 +233,7 @@ def test_several_processes_share_an_epoch(count, processes):
     assert len(together) - count < processes
 
 
-def test_workers_change_nothing(make_folder):
+def test_batches_do_not_depend_on_workers(make_folder):
     folder = make_folder([9, 8, 7])
     alone = DemonstrationDataModule(folder, 4, 5).train_dataloader()
     helped = DemonstrationDataModule(folder, 4, 5, workers=2).train_dataloader()
@@ -271,7 +271,7 @@ def test_workers_end_with_a_killed_trainer(make_folder, tmp_path):
         try:
             assert trainer.stdout.readline() == "batch\n"
             trainer.kill()
-            trainer.communicate(timeout=30)  # whoever lives holds the pipe
+            trainer.communicate(timeout=30)  # a living worker holds the pipe open
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(trainer.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Anonymous memory stays flat while a dataset larger than the memory allowed is loaded."""
+"""Anonymous memory stays constant while a dataset larger than the allowed memory is loaded."""
 
 import json
 import os
@@ -23,7 +23,7 @@ EPOCHS = 5
 
 @pytest.fixture
 def cgroup() -> Iterator[str]:
-    """A memory cgroup that allows so much, or "none" where this machine does not let us make one.
+    """Make a memory cgroup with this limit; yield "none" if this machine does not permit one.
 
     Without it only the anonymous memory is measured.
     """
@@ -38,14 +38,14 @@ def cgroup() -> Iterator[str]:
         yield "none"
         return
     yield f"{folder}"
-    deadline = time.monotonic() + 10  # the server of workers leaves after those it served
+    deadline = time.monotonic() + 10  # the fork server ends after its workers
     while (folder / "cgroup.procs").read_text() and time.monotonic() < deadline:
         time.sleep(0.05)
     folder.rmdir()
 
 
 def load(folder: Path, cache: str, cgroup: str) -> tuple[np.ndarray, int]:
-    """Anonymous bytes after each epoch, and how many samples were loaded."""
+    """Return the anonymous bytes after each epoch, and the number of samples loaded."""
     command = [sys.executable, str(SCRIPT), str(folder), cache, str(EPOCHS), cgroup]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The order of samples: complete, fair by weight, and local where frames hang together."""
+"""The order of samples: complete, fair by weight, and local where frames are coded together."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -11,13 +11,13 @@ block_sizes = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 
 
 def blocks_of(sizes):
-    """Ascending numbers with gaps, as where episodes are left out."""
+    """Return ascending numbers with gaps, as if episodes were left out."""
     return np.repeat(3 * np.arange(len(sizes)), sizes)
 
 
 @settings(max_examples=50)
 @given(block_sizes, st.integers(0, 3), st.integers(1, 20), st.integers(1, 4), st.integers(1, 5))
-def test_every_sample_once_whatever_lies_together(sizes, epoch, pool, workers, batch_size):
+def test_every_sample_comes_once_with_any_blocks(sizes, epoch, pool, workers, batch_size):
     blocks = blocks_of(sizes)
     count = len(blocks)
     order = draw_epoch(count, 7, epoch, blocks=blocks)
@@ -31,7 +31,7 @@ def test_every_sample_once_whatever_lies_together(sizes, epoch, pool, workers, b
 
 @settings(max_examples=50)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=3), st.data())
-def test_weights_show_samples_so_often(counts, data):
+def test_samples_come_as_often_as_their_weights(counts, data):
     weights = tuple(data.draw(st.sampled_from([0.3, 0.5, 1.0, 2.0, 2.5])) for _ in counts)
     mix = Mix(tuple(counts), weights)
     seen = np.zeros(sum(counts), int)
@@ -45,7 +45,7 @@ def test_weights_show_samples_so_often(counts, data):
         assert part.max() - part.min() <= 1
 
 
-def test_an_order_depends_on_seed_and_epoch_alone():
+def test_the_order_depends_only_on_seed_and_epoch():
     mix = Mix((20, 10), (1.0, 2.0))
     orders = {
         (seed, epoch): tuple(draw_epoch(30, seed, epoch, mix))
@@ -57,7 +57,7 @@ def test_an_order_depends_on_seed_and_epoch_alone():
 
 
 def decodings(order, blocks, pool, workers, batch_size):
-    """How many blocks are decoded when each process keeps what it decoded until it is used."""
+    """Count the decoded blocks if each process keeps decoded frames until they are used."""
     kept = [{} for _ in range(workers)]
     count = 0
     for start in range(0, len(order), batch_size):

@@ -1,4 +1,4 @@
-"""A run that is interrupted sees the samples that it would have seen, through Lightning itself."""
+"""A resumed run sees the samples that an uninterrupted one would, with Lightning itself."""
 
 import lightning
 import pytest
@@ -29,7 +29,7 @@ class SaveWhenCut(lightning.Callback):
 
 
 class Recorder(lightning.LightningModule):
-    """Notes what each training step saw; its one weight depends on all of it."""
+    """Records the samples of each training step; its one weight depends on all of them."""
 
     def __init__(self, fail_at: int | None = None) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def fit(folder, workers=0, resume=None, callbacks=(), fail_at=None, batch_size=5
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_run_continued_from_any_step_sees_what_the_whole_run_saw(make_folder, tmp_path, workers):
+def test_a_run_resumed_at_any_step_sees_the_same_samples(make_folder, tmp_path, workers):
     folder = make_folder([10, 10, 10])
     saver = ModelCheckpoint(tmp_path / "saved", "{step}", every_n_train_steps=1, save_top_k=-1)
     whole = fit(folder, workers, callbacks=[saver])
@@ -84,14 +84,14 @@ def test_a_run_continued_from_any_step_sees_what_the_whole_run_saw(make_folder, 
         assert torch.equal(resumed.weight, whole.weight)
 
 
-def test_workers_and_resumption_from_without_workers(make_folder, tmp_path):
+def test_a_run_without_workers_can_be_resumed_with_workers(make_folder, tmp_path):
     folder = make_folder([10, 10, 10])
     saver = ModelCheckpoint(tmp_path / "saved", "{step}", every_n_train_steps=5, save_top_k=-1)
     whole = fit(folder, 0, callbacks=[saver])
     assert fit(folder, 2, tmp_path / "saved" / "step=5.ckpt").seen == whole.seen[5:]
 
 
-def test_a_batch_that_was_interrupted_comes_again(make_folder, tmp_path):
+def test_an_interrupted_batch_is_repeated(make_folder, tmp_path):
     folder = make_folder([10, 10, 10])
     whole = fit(folder)
     with pytest.raises(RuntimeError, match="power cut"):

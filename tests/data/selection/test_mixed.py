@@ -1,4 +1,4 @@
-"""Several datasets as one: whose schemas agree, each seen as often as its weight says."""
+"""Several datasets as one: their schemas agree, and weights decide how often each is shown."""
 
 import collections
 
@@ -18,7 +18,7 @@ def folders(make_folder):
     return [make_folder([5, 6], name="one"), make_folder([4, 3, 2], name="two")]
 
 
-def test_episodes_follow_each_other_under_their_folders_names(folders):
+def test_episodes_are_named_after_their_folders(folders):
     one, two = map(open_demonstrations, folders)
     mixed = open_demonstrations(folders[0], mix=[{"path": folders[1]}])
     assert isinstance(mixed, MixedDataset)
@@ -32,7 +32,7 @@ def test_episodes_follow_each_other_under_their_folders_names(folders):
     np.testing.assert_array_equal(mixed.frame(3, 2, "top"), two.frame(1, 2, "top"))
 
 
-def test_an_epoch_shows_each_as_often_as_its_weight_says(folders):
+def test_an_epoch_shows_each_dataset_by_its_weight(folders):
     data = DemonstrationDataModule(
         folders[0], 3, 4, held_out_episodes=["two/episode_000001"],
         mix=[{"path": folders[1], "weight": 2}],
@@ -53,7 +53,7 @@ def test_an_epoch_shows_each_as_often_as_its_weight_says(folders):
     assert all(times == (1 if episode < 2 else 2) for (episode, _), times in seen.items())
 
 
-def test_each_has_its_own_selection_on_top_of_the_shared_one(folders):
+def test_each_dataset_adds_its_own_selection_to_the_shared_one(folders):
     mixed = open_demonstrations(
         folders[0],
         {"episodes": [1], "resize": [3, 4], "state": ["j1"]},
@@ -65,7 +65,7 @@ def test_each_has_its_own_selection_on_top_of_the_shared_one(folders):
     assert mixed.frame(2, 0, "top").shape == (3, 4, 3)
 
 
-def test_schemas_that_differ_are_named_on_both_sides(make_folder, folders):
+def test_differing_schemas_are_shown_on_both_sides(make_folder, folders):
     other = make_folder([4], make_schema({"top": (7, 8)}, size=4), name="other")
     with pytest.raises(UserError) as error:
         open_demonstrations(folders[0], mix=[{"path": other}])
@@ -88,6 +88,6 @@ def test_schemas_that_differ_are_named_on_both_sides(make_folder, folders):
         ([{"path": "two", "weight": 0}], "two: weight=0, expected a number above 0"),
     ],
 )
-def test_a_mix_that_cannot_be_is_refused(folders, mix, message):
+def test_an_impossible_mix_is_refused(folders, mix, message):
     with pytest.raises(UserError, match=message):
         open_demonstrations(folders[0], mix=mix)

@@ -1,4 +1,4 @@
-"""Views of demonstrations: what is selected is exactly that, and everything else is refused."""
+"""A selection contains exactly the chosen parts; impossible choices are refused."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_episodes_by_index_and_by_name(folder):
 
 
 @pytest.mark.parametrize("kind", ["hdf5", "v2.1", "v3.0"])
-def test_an_index_is_that_on_disk_although_others_are_left_out(tmp_path, make_folder, kind):
+def test_an_index_is_that_on_disk_even_if_others_are_left_out(tmp_path, make_folder, kind):
     if kind == "hdf5":
         folder = make_folder([4, 5, 6, 7, 8])
         (folder / "episode_000001.hdf5").write_bytes(b"broken")
@@ -75,7 +75,7 @@ def test_an_index_is_that_on_disk_although_others_are_left_out(tmp_path, make_fo
         choose_episodes("train_episodes", [1], view)
 
 
-def test_what_is_wrong_with_an_excluded_episode_does_not_matter(tmp_path, make_folder):
+def test_errors_in_an_excluded_episode_do_not_matter(tmp_path, make_folder):
     folder = make_folder([4, 5, 6, 7])
     (folder / "episode_000001.hdf5").write_bytes(b"broken")
     unlike = make_schema({"top": (9, 9)})
@@ -92,7 +92,7 @@ def test_what_is_wrong_with_an_excluded_episode_does_not_matter(tmp_path, make_f
     folder = write_lerobot(tmp_path / "d", [4, 5, 6], "v2.1")
     (folder / "data" / "chunk-000" / "episode_000001.parquet").unlink()
     assert open_demonstrations(folder, {"exclude": [1]}).lengths.tolist() == [4, 6]
-    # it is not the end of a recording because it is the last that is wanted
+    # the last wanted episode is not the end of the recording
     with pytest.raises(UserError, match=r"episode_000001.parquet: no such file"):
         open_demonstrations(folder, {"episodes": [0, 1]})
 
@@ -123,7 +123,7 @@ def test_cameras_are_renamed_cropped_and_resized(folder):
     np.testing.assert_array_equal(
         view.frame(2, 4, "head"), crop_and_resize(full, (2, 3, 8, 10), 6, 8)
     )
-    assert "pillow" in view.frame_key(2, "head")  # caches of other scaling are made again
+    assert "pillow" in view.frame_key(2, "head")  # other scaling needs another cache
     assert "pillow" not in plain.frame_key(2, "top")
     data = DemonstrationDataModule(
         folder, 3, 64, held_out_fraction=0.0, select={"resize": {"hand": [5, 4]}},
@@ -157,7 +157,7 @@ def test_dimensions_by_name_and_appended_vectors(folder):
 
 
 def still_then_moving(folder):
-    """One episode: 4 still steps, motion from step 3 to step 7, 5 still steps after it."""
+    """Write one episode: 4 still steps, motion from step 3 to step 7, then 5 still steps."""
     schema = make_schema()
     arrays = make_arrays(schema, 12, 0)
     for field in ("state", "action"):
@@ -217,7 +217,7 @@ def test_relative_actions_by_name_and_their_statistics(tmp_path):
     assert one.relative_actions == ("left_gripper",)
 
 
-def test_statistics_are_kept_under_data_and_selection(folder, tmp_path, monkeypatch):
+def test_statistics_are_cached_by_data_and_selection(folder, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     view = open_demonstrations(folder)
     first = compute_statistics(view, [0, 1], cache=cache)
@@ -264,11 +264,11 @@ def test_statistics_are_kept_under_data_and_selection(folder, tmp_path, monkeypa
         ({"relative": True, "state": ["j0"], "actions": ["j1"]}, "no action has a state of"),
     ],
 )
-def test_what_is_not_there_is_refused_with_what_is(folder, select, message):
+def test_unknown_names_are_refused_with_the_known_ones(folder, select, message):
     with pytest.raises(UserError, match=message):
         open_demonstrations(folder, select)
 
 
-def test_a_renamed_camera_that_is_not_there(folder):
+def test_renaming_an_unknown_camera_is_refused(folder):
     with pytest.raises(UserError, match=r"camera"):
         open_demonstrations(folder, cameras={"head": "front"})

@@ -1,4 +1,4 @@
-"""Videos written and joined: every frame is there, at its time, and equal where it was copied."""
+"""Written and joined videos have every frame at its time; copied frames are equal."""
 
 import av
 import numpy as np
@@ -20,7 +20,7 @@ from tests.data.lerobot_for_tests import decode_all, encode, number_of, numbered
     ("codec", "options"),
     [("libx264", {"bf": "3"}), ("libx264", {"bf": "0"}), ("libx265", {}), ("libsvtav1", {})],
 )
-def test_joined_videos_show_every_frame_as_it_was(tmp_path, codec, options):
+def test_joined_videos_have_every_original_frame(tmp_path, codec, options):
     parts, expected = [], []
     for place, length in enumerate((7, 12, 5)):
         path = tmp_path / f"{place}.mp4"
@@ -35,10 +35,10 @@ def test_joined_videos_show_every_frame_as_it_was(tmp_path, codec, options):
     video.close()
     with av.open(str(tmp_path / "all.mp4")) as container:
         stream = container.streams.video[0]
-        assert (stream.frames, stream.average_rate) == (24, 10)  # what other readers go by
+        assert (stream.frames, stream.average_rate) == (24, 10)  # other readers rely on these
 
 
-def test_an_episode_is_cut_out_of_a_longer_video_where_it_begins_with_a_key_frame(tmp_path):
+def test_an_episode_that_begins_with_a_key_frame_is_cut_out_of_a_longer_video(tmp_path):
     path = tmp_path / "long.mp4"
     encode(path, range(20), group=4, options={"bf": "0"})
     part = FrameRange(path, 8, 6)
@@ -51,7 +51,7 @@ def test_an_episode_is_cut_out_of_a_longer_video_where_it_begins_with_a_key_fram
         join_videos(tmp_path / "no.mp4", [FrameRange(path, 9, 6)], 10.0)
 
 
-def test_videos_that_are_not_encoded_alike_are_not_joined(tmp_path):
+def test_videos_encoded_differently_are_not_joined(tmp_path):
     parts = []
     for name, codec in (("a", "libx264"), ("b", "libx265")):
         encode(tmp_path / f"{name}.mp4", range(4), codec)
@@ -62,7 +62,7 @@ def test_videos_that_are_not_encoded_alike_are_not_joined(tmp_path):
 
 
 @pytest.mark.parametrize("codec", ["av1", "h264", "hevc"])
-def test_encoded_frames_come_back_by_their_number(tmp_path, codec):
+def test_encoded_frames_are_read_by_number(tmp_path, codec):
     path = tmp_path / "a.mp4"
     assert encode_video(path, map(numbered_frame, range(30, 41)), 12.5, codec, group=5) == 11
     video = VideoFile(path)
@@ -83,7 +83,7 @@ def test_a_video_that_fails_midway_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_encoded_is_said_before():
+def test_impossible_encodings_are_refused_in_advance():
     with pytest.raises(UserError, match="codec=vp9: expected av1, h264 or hevc"):
         check_encoder("vp9", 48, 64)
     with pytest.raises(UserError, match="even height and width; use images=png"):
