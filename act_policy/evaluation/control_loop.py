@@ -1,9 +1,9 @@
-"""Run simulated episodes through the whole loop of a robot, and the same ones in process.
+"""Run simulated episodes through a robot's whole control loop, and the same ones in process.
 
     python -m act_policy.evaluation.control_loop --policy FILE.onnx --episodes 20 --seed 1000
     python -m act_policy.evaluation.control_loop --policy ws://HOST:PORT --episodes 20 --real-time
 
-In lock step the world waits for the policy, and every episode must be the same to the last action.
+In lock step the world waits for the policy, and both must execute exactly the same actions.
 In real time the policy has a process of its own and the world does not wait.
 """
 
@@ -202,11 +202,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m act_policy.evaluation.control_loop")
     parser.add_argument("--policy", required=True, help="FILE.onnx or ws://HOST:PORT")
     parser.add_argument("--episodes", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1000, help="of the first initial state")
-    parser.add_argument("--max-steps", type=int, help="instead of the environment's own end")
-    parser.add_argument("--execute-steps", type=int, help="between two questions to the policy")
-    parser.add_argument("--blend-steps", type=int, default=0, help="of two chunks, in real time")
-    parser.add_argument("--real-time", action="store_true", help="else in lock step")
+    parser.add_argument("--seed", type=int, default=1000, help="seed of the first initial state")
+    parser.add_argument("--max-steps", type=int, help="end of an episode; else the environment's")
+    parser.add_argument("--execute-steps", type=int, help="of each chunk")
+    parser.add_argument(
+        "--blend-steps",
+        type=int,
+        default=0,
+        help="between chunks, in real time",
+    )
+    parser.add_argument("--real-time", action="store_true", help="instead of in lock step")
     return parser
 
 

@@ -74,7 +74,7 @@ class EvaluationConfig:
 
     @property
     def seeds(self) -> list[int]:
-        """One an initial state."""
+        """One per initial state."""
         return list(range(self.seed, self.seed + self.episodes))
 
 
@@ -191,7 +191,7 @@ def choose_filmed(results: Sequence[EpisodeResult], count: int) -> list[EpisodeR
 
 
 def refuse_demonstrated(seeds: Sequence[int], demonstrated: set[int]) -> None:
-    """Raise UserError if one was demonstrated: success there shows memory, not skill."""
+    """Raise UserError if a seed was demonstrated: success there shows memory, not skill."""
     if used := sorted(demonstrated.intersection(seeds)):
         named = ", ".join(map(str, used[:10])) + (", ..." if len(used) > 10 else "")
         raise UserError(

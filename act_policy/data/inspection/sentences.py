@@ -143,6 +143,7 @@ def _remark(kind: Kind, detail: Mapping[str, Any], names: Sequence[str]) -> str:
     return ""
 
 
+_SHOWS_NOTHING = "Leave the camera or the episodes out: a policy would learn to do without it."
 _KEPT_STILL = "A policy keeps it there, and learns nothing from it"
 
 _ADVICE: dict[Kind | tuple[Kind, Verdict], str] = {
@@ -180,10 +181,8 @@ _ADVICE: dict[Kind | tuple[Kind, Verdict], str] = {
     Kind.UNDECODABLE: "Repair the file, or let training leave them out with undecodable=skip "
     "(data.undecodable= in training).",
     (Kind.UNDECODABLE, Verdict.WARNING): "Training leaves them out (undecodable: skip).",
-    Kind.BLACK_CAMERA: "Leave the camera or the episodes out: a policy would learn to do without "
-    "it.",
-    Kind.EMPTY_CAMERA: "Leave the camera or the episodes out: a policy would learn to do without "
-    "it.",
+    Kind.BLACK_CAMERA: _SHOWS_NOTHING,
+    Kind.EMPTY_CAMERA: _SHOWS_NOTHING,
     Kind.FROZEN_CAMERA: "The camera hung, or does not see the robot: leave it or the episodes out.",
 }
 """By kind, or by kind and verdict where the verdict makes a difference."""

@@ -61,10 +61,10 @@ def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
 
 
 def verdict_line(inspection: Inspection) -> str:
-    """How many findings there are of each verdict."""
+    """Count the findings of each verdict."""
     counts = [(inspection.count(verdict), verdict) for verdict in Verdict]
-    said = [f"{count} {verdict}{'s' * (count > 1)}" for count, verdict in counts if count]
-    return ", ".join(said) or "nothing unusual was found"
+    parts = [f"{count} {verdict}{'s' * (count > 1)}" for count, verdict in counts if count]
+    return ", ".join(parts) or "nothing unusual was found"
 
 
 def list_cameras(dataset: DemonstrationDataset) -> list[tuple[str, int, int]]:
@@ -82,7 +82,7 @@ def _table(
 
 
 def _some_of(texts: list[str], count: int = 5) -> str:
-    """The first few different ones, and how many more there are."""
+    """Join the first few different texts, and say how many more there are."""
     different = list(dict.fromkeys(filter(None, texts)))
     more = [f"and {len(different) - count} more"] if len(different) > count else []
     return "; ".join(different[:count] + more)

@@ -123,7 +123,7 @@ def scored_data(
     Raises:
         UserError: there are none, or the run held none out.
     """
-    if run is not None and (path is None or _same(run.dataset.folder, Path(path))):
+    if run is not None and (path is None or run.dataset.folder.resolve() == Path(path).resolve()):
         if episodes is None and not run.held_out:
             raise UserError(
                 f"the run held out none of its episodes in {run.dataset.folder}; give "
@@ -138,14 +138,10 @@ def scored_data(
         return Scored(run.dataset, named, pool, says)
     if path is None:
         raise UserError(
-            "the demonstrations that the policy was trained on are not at hand; give "
+            "the demonstrations that the policy was trained on were not found; give "
             "data.path=FOLDER"
         )
     dataset = open_as_run(path, schema, options)
     chosen = None if episodes is None else choose_episodes(SETTING, episodes, dataset)
     fits = run is not None and not schema.differences(run.dataset.schema)
     return Scored(dataset, chosen, run.pool if run is not None and fits else None)
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
