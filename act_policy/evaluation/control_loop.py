@@ -205,12 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1000, help="seed of the first initial state")
     parser.add_argument("--max-steps", type=int, help="end of an episode; else the environment's")
     parser.add_argument("--execute-steps", type=int, help="of each chunk")
-    parser.add_argument(
-        "--blend-steps",
-        type=int,
-        default=0,
-        help="between chunks, in real time",
-    )
+    parser.add_argument("--blend-steps", type=int, default=0, help="of two chunks, in real time")
     parser.add_argument("--real-time", action="store_true", help="instead of in lock step")
     return parser
 

@@ -260,7 +260,7 @@ def test_replay_of_other_demonstrations_and_chosen_episodes(run: Path, tmp_path:
         (["mode=replay", "data.episodes=[7]"], r"data.episodes: episodes \[7\].*0 to 2"),
         (["mode=replay", "data.chunks=0"], "data.chunks=0"),
         (["mode=replay", "data.path=/nowhere"], "/nowhere: no such folder"),
-        (["mode=replay", "demonstrations=/nowhere"], "not at hand; give data.path"),
+        (["mode=replay", "demonstrations=/nowhere"], "were not found; give data.path"),
     ],
 )
 def test_what_cannot_be_replayed_is_refused(run: Path, arguments: list[str], words: str) -> None:
