@@ -7,8 +7,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from act_policy.control.chunks.asynchronous import PolicyError, Proposal
-from act_policy.control.config import RobotConfig
-from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.events import EventLog
 from act_policy.control.pacing import Pacer, Punctuality
 from act_policy.control.recording.recording import EpisodeRecorder
@@ -16,7 +14,7 @@ from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Robot
 from act_policy.control.safety.camera_watch import CameraWatch
 from act_policy.control.safety.operator_input import OperatorInput
-from act_policy.control.safety.supervisor import Mode, Supervisor, pose_outside
+from act_policy.control.safety.supervisor import Mode, Supervisor
 from act_policy.errors import UserError
 from act_policy.types import Observation
 
@@ -27,6 +25,9 @@ LAST_HOLDS = 3
 @runtime_checkable
 class Executor(Protocol):
     """Proposes actions, as `AsynchronousExecutor` does."""
+
+    max_age: float
+    """Seconds that an action may be older than the images it was made from."""
 
     def reset(self) -> None:
         """Forget all chunks."""
@@ -51,15 +52,12 @@ class ControlLoop:
 
     Args:
         robot: connected.
-        contract: binds names.
+        contract: binds robot and policy.
         executor: proposes actions.
-        supervisor: lets them pass, or not.
-        watch: looks at the images.
-        ranges: what the demonstrations looked like.
-        config: of the robot.
         events: told what happens.
         recorder: keeps the run; None does not.
         device: with which the operator takes over; None cannot.
+        release: the owner's hook at the end of a hold; None holds on.
     """
 
     def __init__(
@@ -67,21 +65,20 @@ class ControlLoop:
         robot: Robot,
         contract: Contract,
         executor: Executor,
-        supervisor: Supervisor,
-        watch: CameraWatch,
-        ranges: DemonstratedRanges,
-        config: RobotConfig,
         events: EventLog,
         recorder: EpisodeRecorder | None = None,
         device: OperatorDevice | None = None,
+        release: Callable[[], None] | None = None,
     ):
-        self.robot, self.supervisor, self.events = robot, supervisor, events
-        self._contract, self._executor, self._watch = contract, executor, watch
-        self._ranges, self._config = ranges, config
+        self.robot, self.events = robot, events
+        self._contract, self._executor = contract, executor
         self._recorder, self._device = recorder, device
-        schema = contract.schema
-        self.period = 1 / (config.timing.motor_rate or schema.rate)
-        self._step = 1 / schema.rate
+        schema, self._safety = contract.schema, contract.config.safety
+        self.period, self._step = 1 / contract.rate, 1 / schema.rate
+        self.supervisor = Supervisor(
+            contract.space, self._safety, events, self.period, executor.max_age, release
+        )
+        self._watch = CameraWatch(contract.ranges, self._safety)
         self._next_look, self._then = -np.inf, np.inf
         self._state = np.full(schema.state_size, np.nan)
         self._obstacle = ""  # why the arm may not be started now
@@ -92,7 +89,7 @@ class ControlLoop:
     ) -> None:
         """One turn at this moment; by the clock a turn that took too long sends no action."""
         supervisor = self.supervisor
-        late, longest = now - self._then - self.period, self._config.safety.max_tick_time
+        late, longest = now - self._then - self.period, self._safety.max_tick_time
         self._then = now
         if late > longest:
             supervisor.fault(
@@ -157,7 +154,7 @@ class ControlLoop:
         except Exception as error:  # of the robot's driver, which may raise anything
             self._blind(now, "robot", f"the robot's observation failed: {error!r}")
             return None
-        limit = self._config.safety.max_tick_time + self._step
+        limit = self._safety.max_tick_time + self._step
         if not abs(age) <= limit:  # what is no number is no age
             self._blind(
                 now,
@@ -170,9 +167,7 @@ class ControlLoop:
         if self._watch.looks and (fault := self._watch.fault(observation.images, now)):
             self._blind(now, "camera", fault.sentence)
             return None
-        outside = pose_outside(
-            self._contract.schema, self._ranges, self._state, self._config.safety.start_outside
-        )
+        outside = self._contract.pose_outside(self._state)
         self._obstacle = "; ".join(outside + self._leaps(before))
         return observation
 

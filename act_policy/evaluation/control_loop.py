@@ -15,26 +15,23 @@ from functools import partial
 
 import numpy as np
 
-from act_policy.control.action_space import build_action_space
 from act_policy.control.chunks.asynchronous import (
     AsynchronousExecutor,
     Inference,
     PolicyError,
     Proposal,
-    max_action_age,
 )
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.config import RobotConfig, TimingConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.events import EventLog
-from act_policy.control.loop import ControlLoop, Executor
+from act_policy.control.loop import ControlLoop
 from act_policy.control.pacing import Pacer, Punctuality
 from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.open import open_policy
 from act_policy.control.robots.contract import Contract
-from act_policy.control.safety.camera_watch import CameraWatch
 from act_policy.control.safety.operator_input import OperatorInput
-from act_policy.control.safety.supervisor import Mode, Supervisor
+from act_policy.control.safety.supervisor import Mode
 from act_policy.errors import UserError
 from act_policy.evaluation.rollouts.run import (
     Environment,
@@ -43,11 +40,13 @@ from act_policy.evaluation.rollouts.run import (
     run_episode,
 )
 from act_policy.sim.simulated_robot import SimulatedRobot, simulated_config
-from act_policy.types import Observation
+from act_policy.types import Observation, Schema
 
 
 class LockStep:
     """An executor for a simulated world that waits until the policy has answered."""
+
+    max_age = np.inf
 
     def __init__(self, executor: ChunkExecutor):
         self._executor = executor
@@ -83,7 +82,8 @@ def episode_in_lock_step(
     now = 0.0
     schema = executor.policy.schema
     robot = SimulatedRobot(environment, schema, seed, lock_step=True, clock=lambda: now)
-    loop = _loop(robot, LockStep(executor), simulated_config(robot.schema), np.inf)
+    contract = _contract(schema, simulated_config(schema))
+    loop = ControlLoop(robot, contract, LockStep(executor), EventLog())
     operator = OperatorInput()
     robot.connect()
     operator.key("\n")
@@ -103,10 +103,9 @@ def episode_in_real_time(
     Where the loop holds the arm, the episode ends there, failed, with the reason of the hold.
     """
     robot = SimulatedRobot(environment, inference.schema, seed)
-    ranges = DemonstratedRanges.from_statistics(robot.schema, None)
-    space = build_action_space(robot.schema, ranges, config)
-    executor = AsynchronousExecutor(inference, space, config)
-    loop = _loop(robot, executor, config, max_action_age(inference, config))
+    contract = _contract(inference.schema, config)
+    executor = AsynchronousExecutor(inference, contract.space, config)
+    loop = ControlLoop(robot, contract, executor, EventLog())
     operator = OperatorInput()
     robot.connect()
     operator.key("\n")
@@ -119,22 +118,8 @@ def episode_in_real_time(
     return _result(robot, seed), pacer.punctuality()
 
 
-def _loop(
-    robot: SimulatedRobot, executor: Executor, config: RobotConfig, max_age: float
-) -> ControlLoop:
-    schema = robot.schema
-    ranges = DemonstratedRanges.from_statistics(schema, None)
-    space, events = build_action_space(schema, ranges, config), EventLog()
-    return ControlLoop(
-        robot,
-        Contract(schema, config),
-        executor,
-        Supervisor(space, config.safety, events, 1 / schema.rate, max_age),
-        CameraWatch(ranges, config.safety),
-        ranges,
-        config,
-        events,
-    )
+def _contract(schema: Schema, config: RobotConfig) -> Contract:
+    return Contract(schema, DemonstratedRanges.from_statistics(schema, None), config)
 
 
 def _hold_reason(loop: ControlLoop) -> str:

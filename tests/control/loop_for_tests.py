@@ -7,16 +7,14 @@ import numpy as np
 
 from act_policy import Observation, Schema
 from act_policy.control.action_space import ActionSpace, build_action_space
-from act_policy.control.chunks.asynchronous import Answer, AsynchronousExecutor, max_action_age
+from act_policy.control.chunks.asynchronous import Answer, AsynchronousExecutor
 from act_policy.control.config import RobotConfig, config_from_dict
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.events import EventLog
 from act_policy.control.loop import ControlLoop
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Reading
-from act_policy.control.safety.camera_watch import CameraWatch
 from act_policy.control.safety.operator_input import OperatorInput
-from act_policy.control.safety.supervisor import Supervisor
 from act_policy.types import Camera, FieldStatistics, Statistics
 
 SCHEMA = Schema(
@@ -146,27 +144,10 @@ class Bench:
         self.events = EventLog()
         self.operator = OperatorInput()
         self.inference = LateInference(self.clock, predict, delay)
-        space = space_of(self.config)
-        rate = self.config.timing.motor_rate or SCHEMA.rate
-        self.supervisor = Supervisor(
-            space,
-            self.config.safety,
-            self.events,
-            1 / rate,
-            max_action_age(self.inference, self.config),
-            others.pop("release", None),
-        )
-        self.loop = ControlLoop(
-            self.arm,
-            Contract(SCHEMA, self.config),
-            AsynchronousExecutor(self.inference, space, self.config),
-            self.supervisor,
-            CameraWatch(RANGES, self.config.safety),
-            RANGES,
-            self.config,
-            self.events,
-            **others,
-        )
+        contract = Contract(SCHEMA, RANGES, self.config)
+        executor = AsynchronousExecutor(self.inference, contract.space, self.config)
+        self.loop = ControlLoop(self.arm, contract, executor, self.events, **others)
+        self.supervisor = self.loop.supervisor
 
     def run(self, ticks: int) -> list[dict[str, float]]:
         """Tick so often; return what was sent meanwhile."""

@@ -73,6 +73,8 @@ class AsynchronousExecutor:
         space: tells which dimensions jump.
         config: timing and the greatest ages.
 
+    max_age: in seconds, which no action may exceed: the owner's, or the greatest possible.
+
     Raises:
         UserError: the config asks for more steps than a chunk has.
     """
@@ -93,7 +95,9 @@ class AsynchronousExecutor:
         self._keep_steps = max(1, timing.blend_steps)  # of a chunk before another may follow
         self._coefficient = timing.ensemble_coefficient
         self._max_answer_time = config.safety.max_answer_time
-        self._max_age = max_action_age(inference, config)
+        # The first chunk begins when it comes, at most max_answer_time after its images.
+        greatest = length / self._rate + config.safety.max_answer_time
+        self.max_age = min(config.safety.max_action_age or greatest, greatest)
         self._asked_for: float | None = None  # captured, of the question whose answer counts
         self._waiting_since: float | None = None
         self.reset()
@@ -170,7 +174,7 @@ class AsynchronousExecutor:
             passed = (now - self._switched) * self._rate
             weight = (passed + 1) / (self._blend_steps + 1)
             earlier = self._before.at(now, self._jumps, self._between)
-            if weight >= 1 or earlier is None or now - self._before.captured > self._max_age:
+            if weight >= 1 or earlier is None or now - self._before.captured > self.max_age:
                 self._before = None
             else:
                 action = blend(earlier, action, weight, self._jumps)
@@ -181,7 +185,7 @@ class AsynchronousExecutor:
             (now - chunk.captured, action)
             for chunk in self._chunks
             if (action := chunk.at(now, self._jumps, self._between)) is not None
-            and now - chunk.captured <= self._max_age
+            and now - chunk.captured <= self.max_age
         ]
         self._chunks = self._chunks[len(self._chunks) - len(predictions) :]
         if not predictions:
@@ -189,10 +193,3 @@ class AsynchronousExecutor:
         ages, actions = zip(*predictions, strict=True)
         mean = average_predictions(np.stack(actions), coefficient)
         return Proposal(np.where(self._jumps, actions[-1], mean), ages[0])
-
-
-def max_action_age(inference: Inference, config: RobotConfig) -> float:
-    """Return the age in seconds that no action may exceed, the owner's or the greatest possible."""
-    # the first chunk begins when it comes, which is at most max_answer_time after its images
-    greatest = inference.chunk_length / inference.schema.rate + config.safety.max_answer_time
-    return min(config.safety.max_action_age or greatest, greatest)

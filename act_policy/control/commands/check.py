@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.control.action_space import LimitSources
+from act_policy.control.action_space import ActionSpace, LimitSources
 from act_policy.control.chunks.asynchronous import PolicyError
 from act_policy.control.chunks.policy import check_chunk
 from act_policy.control.commands.deployment import Deployment
 from act_policy.control.pacing import Pacer
+from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Reading, read_robot
 from act_policy.control.safety.camera_watch import ImageFault
-from act_policy.control.safety.supervisor import pose_outside
 from act_policy.errors import UserError
 from act_policy.images.levels import frame_levels
 from act_policy.types import Observation
@@ -54,7 +54,7 @@ def check(
     Raises:
         UserError: the robot lacks something that the policy needs; nothing else can be checked.
     """
-    contract, ranges, schema = deployment.contract, deployment.ranges, deployment.contract.schema
+    contract, schema = deployment.contract, deployment.contract.schema
     watch = deployment.watch()
     captured: list[float] = []
     image_faults: dict[str, ImageFault] = {}  # the first of each kind and camera
@@ -66,11 +66,9 @@ def check(
         if fault := watch.fault(observation.images, clock()):
             image_faults.setdefault(fault.name, fault)
         pacer.wait()
-    lines = _describe(deployment, reading, observation)
+    lines = _describe(contract, reading, observation)
     problems = [fault.sentence for _, fault in sorted(image_faults.items())]
-    problems += pose_outside(
-        schema, ranges, observation.state, deployment.config.safety.start_outside
-    )
+    problems += contract.pose_outside(observation.state)
     try:
         rate = contract.check_rate(captured)
         lines.append(f"rate      {rate:.1f} observations per second; trained on {schema.rate:g}")
@@ -81,10 +79,9 @@ def check(
 
 
 def _describe(
-    deployment: Deployment, reading: Reading, observation: Observation[np.ndarray]
+    contract: Contract, reading: Reading, observation: Observation[np.ndarray]
 ) -> list[str]:
-    schema, ranges = deployment.contract.schema, deployment.ranges
-    names = deployment.config.cameras
+    schema, ranges, names = contract.schema, contract.ranges, contract.config.cameras
     lines = []
     for camera in schema.cameras:
         taken = reading.images[names.get(camera.name, camera.name)].shape
@@ -114,12 +111,11 @@ def _describe(
             f"warning   where {', '.join(unknown)} may be is not known: a start far from the "
             "demonstrations is not refused"
         )
-    return lines + limit_lines(deployment)
+    return lines + limit_lines(contract.space)
 
 
-def limit_lines(deployment: Deployment) -> list[str]:
+def limit_lines(space: ActionSpace) -> list[str]:
     """Describe each dimension of the action, and warn where a limit is not the owner's."""
-    space = deployment.space
     lines = []
     for i, name in enumerate(space.names):
         line = f"action    {name} ({space.kinds[i]}): {space.low[i]:.4g} to {space.high[i]:.4g} "
@@ -153,7 +149,7 @@ def _ask(
     clock: Callable[[], float],
 ) -> list[str]:
     """Measure how long the policy takes: at most max_answer_time and half a chunk, or a problem."""
-    inference, safety = deployment.inference, deployment.config.safety
+    inference, safety = deployment.inference, deployment.contract.config.safety
     took = []
     for _ in range(PREDICTIONS):
         asked = clock()

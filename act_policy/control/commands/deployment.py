@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import IO, Any, NamedTuple
 
-from act_policy.control.action_space import ActionSpace, build_action_space
 from act_policy.control.chunks.asynchronous import AsynchronousExecutor
 from act_policy.control.config import RobotConfig, read_config
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
@@ -14,7 +13,7 @@ from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.open import open_policy
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Robot, load_hook, load_robot
-from act_policy.control.robots.simulated_arm import SimulatedArm, resting_pose
+from act_policy.control.robots.simulated_arm import SimulatedArm
 from act_policy.control.safety.camera_watch import CameraWatch
 from act_policy.errors import UserError
 
@@ -26,18 +25,15 @@ class Deployment(NamedTuple):
 
     inference: InferenceProcess
     robot: Robot
-    config: RobotConfig
-    ranges: DemonstratedRanges
-    space: ActionSpace
     contract: Contract
 
     def executor(self) -> AsynchronousExecutor:
         """Make the executor that turns chunks into actions."""
-        return AsynchronousExecutor(self.inference, self.space, self.config)
+        return AsynchronousExecutor(self.inference, self.contract.space, self.contract.config)
 
     def watch(self) -> CameraWatch:
         """Make the watch over the cameras."""
-        return CameraWatch(self.ranges, self.config.safety)
+        return CameraWatch(self.contract.ranges, self.contract.config.safety)
 
 
 @contextmanager
@@ -58,13 +54,12 @@ def deploy(policy: str, robot: str, config: str | None) -> Iterator[Deployment]:
         stack.callback(inference.close)
         schema = inference.schema
         ranges = DemonstratedRanges.from_statistics(schema, inference.statistics)
-        space = build_action_space(schema, ranges, robot_config)
-        contract = Contract(schema, robot_config)
+        contract = Contract(schema, ranges, robot_config)
         arm: Robot
         if robot == SIMULATED:  # it has the policy's names, unlike the owner's robot
             robot_config = replace(robot_config, cameras={}, state={}, actions={})
-            contract = Contract(schema, robot_config)
-            arm = SimulatedArm(schema, space, resting_pose(schema, ranges), ranges.images)
+            contract = Contract(schema, ranges, robot_config)
+            arm = SimulatedArm(contract)
         else:
             arm = load_robot(robot, schema)
         if (names := getattr(arm, "action_names", None)) is not None:
@@ -76,7 +71,7 @@ def deploy(policy: str, robot: str, config: str | None) -> Iterator[Deployment]:
         except Exception as error:  # of the robot's driver, which may raise anything
             raise UserError(f"robot {robot}: cannot be connected: {error!r}") from error
         stack.callback(arm.disconnect)
-        yield Deployment(inference, arm, robot_config, ranges, space, contract)
+        yield Deployment(inference, arm, contract)
 
 
 def open_log(path: str) -> IO[str]:

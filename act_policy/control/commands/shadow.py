@@ -49,8 +49,9 @@ def shadow_command(deployment: Deployment, options: argparse.Namespace) -> int:
         report = shadow(deployment, operator, log, options.seconds, device)
     against = "the operator's device" if options.operator else "where the arm was a step later"
     print(f"{report.steps} steps compared with {against}, logged in {path}; mean distance:")
-    for i, name in enumerate(deployment.space.names):
-        print(f"  {name}: {report.difference[i]:.4g} {deployment.space.units[i]}")
+    space = deployment.contract.space
+    for i, name in enumerate(space.names):
+        print(f"  {name}: {report.difference[i]:.4g} {space.units[i]}")
     for fault in report.faults.values():
         print(f"would have been a fault in {fault.steps} steps: {fault.first}")
     return 0
@@ -69,7 +70,7 @@ def shadow(
 
     The operator's action is that of their device, or else where the arm was one step later.
     """
-    contract, space = deployment.contract, deployment.space
+    contract, space = deployment.contract, deployment.contract.space
     schema, executor, watch = contract.schema, deployment.executor(), deployment.watch()
     total, compared = np.zeros(schema.action_size), np.zeros(schema.action_size)
     faults: dict[str, FaultCount] = {}

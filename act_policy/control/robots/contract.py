@@ -1,4 +1,4 @@
-"""Bind a robot's names to a policy's, and check cameras, joints, sizes, types and rate.
+"""Bind a robot to a policy: names, limits and ranges; check cameras, joints, sizes and rate.
 
 Images are scaled exactly as in training. Anything that does not fit is refused, and the message
 names both sides.
@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from act_policy.control.action_space import SMALLEST_RANGE, build_action_space
 from act_policy.control.config import RobotConfig
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.robots.robot import Reading
 from act_policy.errors import UserError
 from act_policy.images.resize import camera_image
@@ -20,19 +22,23 @@ SLOWEST_RATE = 0.9
 
 
 class Contract:
-    """The binding of one robot's names to one policy's.
+    """The binding of one robot to one policy; `space` holds the limits of the commands.
 
     Args:
         schema: of the policy.
-        config: has the names that differ, and those to ignore.
+        ranges: of the demonstrations.
+        config: of the robot.
 
     Raises:
-        UserError: the config renames something that the policy does not have, or the policy needs
-            the state of its environment.
+        UserError: the config names something that the policy does not have, or leaves a dimension
+            without limits, or the policy needs the state of its environment.
     """
 
-    def __init__(self, schema: Schema, config: RobotConfig):
-        self.schema, self._ignored = schema, set(config.ignore)
+    def __init__(self, schema: Schema, ranges: DemonstratedRanges, config: RobotConfig):
+        self.schema, self.ranges, self.config = schema, ranges, config
+        self.space = build_action_space(schema, ranges, config)
+        self.rate = config.timing.motor_rate or schema.rate  # commands per second
+        self._ignored = set(config.ignore)
         self._cameras = _bind_names("cameras", schema.camera_names, config.cameras)
         self._state = _bind_names("state", schema.state_names, config.state)
         self._actions = _bind_names("actions", schema.action_names, config.actions)
@@ -99,6 +105,17 @@ class Contract:
                 f"on {self.schema.rate:g}; a slower one would stretch every movement"
             )
         return float(rate)
+
+    def pose_outside(self, state: np.ndarray) -> list[str]:
+        """Describe each joint too far outside the demonstrated range (`safety.start_outside`)."""
+        schema, low, high = self.schema, self.ranges.state_low, self.ranges.state_high
+        margin = self.config.safety.start_outside * np.maximum(high - low, SMALLEST_RANGE)
+        outside = (state < low - margin) | (state > high + margin)  # never where these are NaN
+        return [
+            f"{schema.state_names[i]} is at {state[i]:.4g} {schema.state_units[i]}, demonstrated "
+            f"was {low[i]:.4g} to {high[i]:.4g}"
+            for i in np.flatnonzero(outside)
+        ]
 
     def _check_names(self, kind: str, bound: Mapping[str, str], names: Iterable[str]) -> None:
         wanted, present = set(bound.values()), set(names)

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from act_policy.control.action_space import ActionSpace
-from act_policy.control.demonstrated_ranges import DemonstratedRanges
+from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Reading
-from act_policy.types import Camera, ImageLevels, Schema
+from act_policy.types import Camera, ImageLevels
 
 GREY = (80, 144)
 """Shades of images where the policy does not say what was demonstrated."""
@@ -22,31 +21,29 @@ GREY = (80, 144)
 class SimulatedArm:
     """A Robot with exactly the cameras and joints of a policy's schema.
 
+    It rests in the middle of the demonstrated ranges at first; at 0 where they are not known.
+
     Args:
-        schema: of the policy.
-        space: tells which actions are positions, and which joint measures each.
-        pose: (s,) at which the arm rests at first.
-        levels: of the demonstrated images, by camera; grey where they are not known.
+        contract: has the policy's schema and ranges, and the joint that measures each action.
         lag: seconds in which a joint covers 63% of the way to its command.
         clock: in seconds.
     """
 
     def __init__(
         self,
-        schema: Schema,
-        space: ActionSpace,
-        pose: np.ndarray,
-        levels: Mapping[str, ImageLevels] | None = None,
+        contract: Contract,
         lag: float = 0.05,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self._schema, self._space, self._lag, self._clock = schema, space, lag, clock
-        self._shades = {name: _shades(levels) for name, levels in (levels or {}).items()}
-        self._pose = np.array(pose, np.float64)
-        self._command = np.full(schema.action_size, np.nan)
+        self._schema, self._space = contract.schema, contract.space
+        self._lag, self._clock = lag, clock
+        ranges = contract.ranges
+        self._shades = {name: _shades(levels) for name, levels in ranges.images.items()}
+        self._pose = np.nan_to_num((ranges.state_low + ranges.state_high) / 2)
+        self._command = np.full(self._schema.action_size, np.nan)
         self._then = clock()
         self._random = np.random.default_rng(0)
-        self.action_names = schema.action_names
+        self.action_names = self._schema.action_names
 
     def connect(self) -> None:
         """Nothing to do."""
@@ -94,8 +91,3 @@ def _shades(levels: ImageLevels) -> tuple[int, int]:
     half = np.sqrt(3) * deviation
     low = int(np.clip(mean - half, 0, 250))
     return low, int(np.clip(mean + half, low + 2, 255))  # so that no image comes twice
-
-
-def resting_pose(schema: Schema, ranges: DemonstratedRanges) -> np.ndarray:
-    """Return the middle of the demonstrated ranges (s,); 0 where they are not known."""
-    return np.asarray(np.nan_to_num((ranges.state_low + ranges.state_high) / 2))

@@ -19,10 +19,8 @@ import numpy as np
 from act_policy.control.action_space import ActionSpace
 from act_policy.control.chunks.asynchronous import Proposal
 from act_policy.control.config import SafetyConfig
-from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.events import EventLog
 from act_policy.control.safety.limits import limit_command
-from act_policy.types import Schema
 
 
 class Mode(Enum):
@@ -227,17 +225,3 @@ class Supervisor:
             f"the first target is {change[i]:+.3g} {space.units[i]} from {space.names[i]}; "
             f"reaching it in {slowest:.1f} s"
         )
-
-
-def pose_outside(
-    schema: Schema, ranges: DemonstratedRanges, state: np.ndarray, fraction: float
-) -> list[str]:
-    """Sentences on the joints that are further outside the demonstrated range than a fraction."""
-    spread = np.maximum(ranges.state_high - ranges.state_low, 1e-2)
-    below = state < ranges.state_low - fraction * spread
-    above = state > ranges.state_high + fraction * spread
-    return [
-        f"{schema.state_names[i]} is at {state[i]:.4g} {schema.state_units[i]}, demonstrated was "
-        f"{ranges.state_low[i]:.4g} to {ranges.state_high[i]:.4g}"
-        for i in np.flatnonzero(below | above)  # never where the range is NaN, not known
-    ]

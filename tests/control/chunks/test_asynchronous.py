@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from act_policy import Observation, UserError
-from act_policy.control.chunks.asynchronous import AsynchronousExecutor, PolicyError, max_action_age
+from act_policy.control.chunks.asynchronous import AsynchronousExecutor, PolicyError
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.config import config_from_dict
 from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Clock, LateInference, space_of
@@ -222,7 +222,6 @@ def test_a_whole_chunk_of_a_slow_policy_is_not_stale() -> None:
     clock = Clock()
     inference = LateInference(clock, Counting(), delay=3 * STEP)
     executor = AsynchronousExecutor(inference, space_of(), config)
-    limit = max_action_age(inference, config)
     ages = []
     for _ in range(13):
         executor.observe(observe(), clock.now, clock.now)
@@ -230,4 +229,4 @@ def test_a_whole_chunk_of_a_slow_policy_is_not_stale() -> None:
             ages.append(proposal.age)
         clock.now += STEP
     assert ages[-1] == pytest.approx(12 * STEP)  # of ten rows the last, begun three steps late
-    assert max(ages) <= limit
+    assert max(ages) <= executor.max_age

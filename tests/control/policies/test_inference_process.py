@@ -19,6 +19,7 @@ from act_policy.control.robots.contract import Contract
 from act_policy.control.safety.supervisor import Mode
 from tests.control.loop_for_tests import (
     CHUNK_LENGTH,
+    RANGES,
     SCHEMA,
     Arm,
     Bench,
@@ -66,7 +67,7 @@ def process() -> Iterator[InferenceProcess]:
 def observe(shoulder: float) -> Observation[np.ndarray]:
     arm = Arm(Clock())
     arm.joints["shoulder"] = shoulder
-    return Contract(SCHEMA, RobotConfig()).observation(arm.get_observation())
+    return Contract(SCHEMA, RANGES, RobotConfig()).observation(arm.get_observation())
 
 
 def ask(inference: InferenceProcess, shoulder: float) -> np.ndarray | str:

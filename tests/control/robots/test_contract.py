@@ -12,7 +12,7 @@ from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Reading
 from act_policy.images.resize import crop_and_resize
 from act_policy.types import Camera
-from tests.control.loop_for_tests import SCHEMA, Arm, Clock
+from tests.control.loop_for_tests import RANGES, SCHEMA, Arm, Clock
 
 
 def reading() -> Reading:
@@ -20,7 +20,7 @@ def reading() -> Reading:
 
 
 def contract(**config: Any) -> Contract:
-    return Contract(SCHEMA, config_from_dict(config))
+    return Contract(SCHEMA, RANGES, config_from_dict(config))
 
 
 def test_names_bind_whatever_the_order() -> None:
@@ -84,7 +84,7 @@ def test_a_larger_image_is_made_as_in_training() -> None:
     schema = replace(SCHEMA, cameras=(camera, SCHEMA.cameras[1]))
     seen = reading()
     large = np.random.default_rng(0).integers(0, 255, (16, 24, 3), dtype=np.uint8)
-    observation = Contract(schema, RobotConfig()).observation(
+    observation = Contract(schema, RANGES, RobotConfig()).observation(
         seen._replace(images={**seen.images, "front": large})
     )
     np.testing.assert_array_equal(
@@ -107,4 +107,4 @@ def test_names_that_cannot_be_bound_are_refused() -> None:
     with pytest.raises(UserError, match="have the same name on the robot"):
         contract(cameras={"front": "wrist"})
     with pytest.raises(UserError, match="which no robot measures"):
-        Contract(replace(SCHEMA, environment_state_names=("cube_x",)), RobotConfig())
+        Contract(replace(SCHEMA, environment_state_names=("cube_x",)), RANGES, RobotConfig())

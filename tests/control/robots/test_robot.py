@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from act_policy import UserError
+from act_policy.control.config import RobotConfig
+from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import LeRobotRobot, load_robot
 from act_policy.control.robots.simulated_arm import SimulatedArm
 from act_policy.images.levels import frame_levels
 from act_policy.types import Camera, ImageLevels
-from tests.control.loop_for_tests import SCHEMA, Clock, space_of
+from tests.control.loop_for_tests import RANGES, SCHEMA, Clock
 
 
 class Follower:
@@ -104,14 +106,14 @@ def test_the_simulated_arm_is_as_bright_as_the_demonstrations() -> None:
     for mean, deviation in ((0.3, 0.1), (0.7, 0.02)):
         levels = {"wrist": ImageLevels((mean - 0.1, mean + 0.1), (deviation, deviation))}
         schema = replace(SCHEMA, cameras=(Camera("wrist", 48, 64),))
-        arm = SimulatedArm(schema, space_of(), np.array([0.0, 0.5]), levels)
+        arm = SimulatedArm(Contract(schema, RANGES._replace(images=levels), RobotConfig()))
         found = frame_levels(arm.get_observation().images["wrist"])
         assert found == pytest.approx((mean, deviation), abs=0.02)
 
 
 def test_the_simulated_arm_follows_in_its_own_time() -> None:
     clock = Clock()
-    arm = SimulatedArm(SCHEMA, space_of(), np.array([0.0, 0.5]), lag=0.1, clock=clock)
+    arm = SimulatedArm(Contract(SCHEMA, RANGES, RobotConfig()), lag=0.1, clock=clock)
     arm.send_action({"shoulder": 1.0, "gripper": 0.5, "base": 0.2})
     clock.now += 0.1
     reading = arm.get_observation()
