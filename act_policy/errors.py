@@ -1,6 +1,8 @@
 """The error shown to the user, and checks that every package needs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from typing import Any
 
 
 class UserError(Exception):
@@ -14,7 +16,7 @@ class UserError(Exception):
 def check_whole_number(name: str, value: object, smallest: int) -> int:
     """Return `value`; raise UserError unless it is a whole number, `smallest` or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
-        raise UserError(f"{name}={value}: expected a whole number, {smallest} or more")
+        raise UserError(f"{name}={value!r}: expected a whole number, {smallest} or more")
     return value
 
 
@@ -23,3 +25,14 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     if value not in choices:
         listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
         raise UserError(f"{name}={value}: expected {listed}")
+
+
+def check_fields(name: str, plain: Mapping[str, Any], made: type[Any]) -> None:
+    """Raise UserError unless `plain` has every required field of a dataclass and no others."""
+    known = {field.name: field.default for field in fields(made)}
+    if unknown := sorted(set(plain) - set(known)):
+        listed = ", ".join(sorted(known))
+        raise UserError(f"{name}: unknown fields {', '.join(unknown)}; known are {listed}")
+    for field, default in known.items():
+        if default is MISSING and field not in plain:
+            raise UserError(f"{name}: field {field!r} is missing")

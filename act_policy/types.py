@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_fields
 
 ArrayT = TypeVar("ArrayT")
 """A numpy array on the robot and in files, a torch tensor inside the network."""
@@ -92,24 +92,12 @@ class Camera:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values that are set, ready for JSON; `from_dict` is the inverse."""
-        plain: dict[str, Any] = {"name": self.name, "height": self.height, "width": self.width}
-        if self.source_size is not None:
-            plain["source_size"] = list(self.source_size)
-        if self.crop is not None:
-            plain["crop"] = list(self.crop)
-        return plain
+        return {name: _as_list(v) for name, v in asdict(self).items() if v is not None}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Camera":
         """Rebuild from plain values; TypeError where a field is missing or unknown."""
-        source, crop = plain.get("source_size"), plain.get("crop")
-        return cls(
-            **{
-                **plain,
-                "source_size": None if source is None else tuple(source),
-                "crop": None if crop is None else tuple(crop),
-            }
-        )
+        return cls(**{key: tuple(v) if isinstance(v, list) else v for key, v in plain.items()})
 
 
 @dataclass(frozen=True)
@@ -239,11 +227,8 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; `from_dict` is the inverse."""
-        plain = {
-            **asdict(self),
-            "cameras": [camera.to_dict() for camera in self.cameras],
-        }
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in plain.items()}
+        plain = {name: _as_list(value) for name, value in asdict(self).items()}
+        return {**plain, "cameras": [camera.to_dict() for camera in self.cameras]}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Schema":
@@ -253,24 +238,17 @@ class Schema:
         """
         if "task" in plain and "environment" not in plain:
             plain = {("environment" if k == "task" else k): v for k, v in plain.items()}
-        known = set(cls.__dataclass_fields__)
-        if unknown := sorted(set(plain) - known):
-            raise UserError(f"schema: unknown fields {', '.join(unknown)}")
+        check_fields("schema", plain, cls)
         try:
-            return cls(
-                cameras=tuple(Camera.from_dict(camera) for camera in plain["cameras"]),
-                state_names=tuple(plain["state_names"]),
-                state_units=tuple(plain["state_units"]),
-                action_names=tuple(plain["action_names"]),
-                action_units=tuple(plain["action_units"]),
-                rate=float(plain["rate"]),
-                environment_state_names=tuple(plain.get("environment_state_names", ())),
-                environment=str(plain.get("environment", "")),
-            )
-        except KeyError as missing:
-            raise UserError(f"schema: field {missing} is missing") from None
+            lists = {k: tuple(v) for k, v in plain.items() if k.endswith(("names", "units"))}
+            cameras = tuple(Camera.from_dict(camera) for camera in plain["cameras"])
+            return cls(**{**plain, **lists, "cameras": cameras, "rate": float(plain["rate"])})
         except TypeError as error:
             raise UserError(f"schema: {error}") from None
+
+
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _check_vector(
@@ -352,47 +330,40 @@ class Statistics(NamedTuple):
             "step_count": int(self.step_count),
             "std_floor": float(self.std_floor),
         }
-        if self.images is not None:
-            described["images"] = {name: _plain(image) for name, image in self.images.items()}
         if self.relative_actions:
             described["relative_actions"] = list(self.relative_actions)
-        if self.image_levels is not None:
-            described["image_levels"] = {
-                name: {bound: list(ends) for bound, ends in levels._asdict().items()}
-                for name, levels in self.image_levels.items()
-            }
+        for field, cameras in (("images", self.images), ("image_levels", self.image_levels)):
+            if cameras is not None:
+                described[field] = {name: _plain(values) for name, values in cameras.items()}
         return described
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Statistics":
         """Rebuild from `to_dict`; a missing field raises UserError."""
-        images, levels = plain.get("images"), plain.get("image_levels")
+        optional: dict[str, Any] = {}
         try:
-            environment_state = plain["environment_state"]
+            if environment_state := plain["environment_state"]:
+                optional["environment_state"] = FieldStatistics(**_arrays(environment_state))
+            if (images := plain.get("images")) is not None:
+                optional["images"] = {n: ImageStatistics(**_arrays(v)) for n, v in images.items()}
+            if (levels := plain.get("image_levels")) is not None:
+                optional["image_levels"] = {
+                    name: ImageLevels(**{bound: (low, high) for bound, (low, high) in ends.items()})
+                    for name, ends in levels.items()
+                }
             return cls(
                 state=FieldStatistics(**_arrays(plain["state"])),
                 action=FieldStatistics(**_arrays(plain["action"])),
                 step_count=plain["step_count"],
                 std_floor=plain["std_floor"],
-                environment_state=FieldStatistics(**_arrays(environment_state))
-                if environment_state
-                else None,
-                images=None
-                if images is None
-                else {name: ImageStatistics(**_arrays(image)) for name, image in images.items()},
                 relative_actions=tuple(plain.get("relative_actions", ())),
-                image_levels=None
-                if levels is None
-                else {
-                    name: ImageLevels(**{bound: (low, high) for bound, (low, high) in ends.items()})
-                    for name, ends in levels.items()
-                },
+                **optional,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"statistics: {error}") from None
 
 
-def _plain(field: FieldStatistics | ImageStatistics) -> dict[str, list[float | None]]:
+def _plain(field: FieldStatistics | ImageStatistics | ImageLevels) -> dict[str, list[float | None]]:
     return {
         name: [None if np.isnan(x) else float(x) for x in values]
         for name, values in field._asdict().items()

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_choice, check_fields, check_whole_number
 from act_policy.model.backbone import CHANNELS_PER_GROUP, BackboneName, BackboneNorm
 from act_policy.model.block import Activation, BlockConfig
 from act_policy.types import Camera, Schema
+
+_MAY_BE_ZERO = ("environment_state_size", "latent_size", "latent_layers")
 
 
 @dataclass(frozen=True)
@@ -45,40 +47,16 @@ class ACTConfig:
     def __post_init__(self) -> None:
         if not self.cameras:
             raise UserError("ACTConfig.cameras is empty; the network needs at least one camera")
-        for name, least in (
-            ("state_size", 1),
-            ("action_size", 1),
-            ("environment_state_size", 0),
-            ("chunk_length", 1),
-            ("width", 1),
-            ("heads", 1),
-            ("feedforward_width", 1),
-            ("encoder_layers", 1),
-            ("decoder_layers", 1),
-            ("latent_size", 0),
-            ("latent_layers", 0),
-            ("backbone_stages", 1),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise UserError(f"ACTConfig.{name} is {value!r}; expected an integer >= {least}")
-        for name in ("pre_norm", "camera_embedding"):
-            if not isinstance(getattr(self, name), bool):
-                raise UserError(
-                    f"ACTConfig.{name} is {getattr(self, name)!r}; expected true, false"
-                )
-        for name, choices in (
-            ("activation", get_args(Activation)),
-            ("backbone", get_args(BackboneName)),
-            ("backbone_norm", get_args(BackboneNorm)),
-        ):
-            if getattr(self, name) not in choices:
-                raise UserError(
-                    f"ACTConfig.{name} is {getattr(self, name)!r}; expected {', '.join(choices)}"
-                )
-        for name in ("dropout", "backbone_width"):
-            if not isinstance(getattr(self, name), (int, float)):
-                raise UserError(f"ACTConfig.{name} is {getattr(self, name)!r}; expected a number")
+        for field in fields(self):
+            name, value = f"ACTConfig.{field.name}", getattr(self, field.name)
+            if field.type is int:
+                check_whole_number(name, value, 0 if field.name in _MAY_BE_ZERO else 1)
+            elif get_origin(field.type) is Literal:
+                check_choice(name, value, get_args(field.type))
+            elif field.type is bool and not isinstance(value, bool):
+                raise UserError(f"{name}={value}: expected true or false")
+            elif field.type is float and not isinstance(value, int | float):
+                raise UserError(f"{name}={value}: expected a number")
         if self.width % self.heads:
             raise UserError(
                 f"ACTConfig: width {self.width} cannot be divided among {self.heads} heads"
@@ -157,16 +135,9 @@ class ACTConfig:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "ACTConfig":
         """Rebuild from `to_dict`; a missing or unknown field raises UserError."""
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(set(plain) - known):
-            raise UserError(
-                f"ACTConfig: unknown field {', '.join(unknown)}; "
-                f"known are {', '.join(sorted(known))}"
-            )
+        check_fields("ACTConfig", plain, cls)
         try:
             cameras = tuple(Camera.from_dict(camera) for camera in plain["cameras"])
             return cls(**{**plain, "cameras": cameras})
-        except KeyError as missing:
-            raise UserError(f"ACTConfig: field {missing} is missing") from None
         except TypeError as error:
             raise UserError(f"ACTConfig: {error}") from None
