@@ -1,14 +1,12 @@
 """Pretrained weights for the image encoder, read from torchvision's files."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
-from torch import Tensor
 from torchvision.models import ResNet18_Weights, ResNet34_Weights, ResNet50_Weights
 from torchvision.ops import FrozenBatchNorm2d
 
+from act_policy.checkpoints.files import read_state_dict
 from act_policy.errors import UserError
 from act_policy.model.backbone import ResNet
 
@@ -55,7 +53,10 @@ def load_backbone_weights(backbone: ResNet, weights: str | Path | None) -> None:
         path = Path(weights)
         if not path.is_file():
             raise UserError(f"backbone_weights={path} does not exist")
-    found = _read_state_dict(path)
+    try:
+        found = read_state_dict(path)
+    except UserError as error:
+        raise UserError(f"backbone_weights={error}") from None
     expected = backbone.state_dict()
     kept = {
         key: tensor
@@ -82,16 +83,3 @@ def load_backbone_weights(backbone: ResNet, weights: str | Path | None) -> None:
             "pretrained weights need backbone_width 1 and a batch norm (frozen_batch or batch)"
         )
     backbone.load_state_dict(kept, strict=False)
-
-
-def _read_state_dict(path: Path) -> Mapping[str, Tensor]:
-    try:
-        if path.suffix == ".safetensors":
-            found: object = load_file(path)
-        else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise UserError(f"backbone_weights={path} cannot be read: {error}") from error
-    if not isinstance(found, Mapping) or not all(isinstance(v, Tensor) for v in found.values()):
-        raise UserError(f"backbone_weights={path} is not a state dict (names to tensors)")
-    return found

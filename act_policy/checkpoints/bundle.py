@@ -10,23 +10,17 @@ Lightning .ckpt     "act_policy"        {"format_version", "act", "statistics",
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor
 
-from act_policy.checkpoints.locate import (
-    BUNDLE_WEIGHTS,
-    OWN_WEIGHTS,
-    find_own_weights,
-    sha256_of,
-)
+from act_policy.checkpoints.files import read_checkpoint, read_json, read_tensors, to_json
+from act_policy.checkpoints.locate import BUNDLE_WEIGHTS, OWN_WEIGHTS, find_own_weights, sha256_of
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
@@ -64,9 +58,9 @@ def to_checkpoint(policy: ACTPolicy) -> dict[str, Any]:
 def write_bundle(folder: Path, policy: ACTPolicy) -> None:
     """Write the three files; each appears whole or not at all, the one that binds them last."""
     weights = {key: tensor.cpu().contiguous() for key, tensor in policy.state_dict().items()}
-    contents = {BUNDLE_WEIGHTS: save(weights), SCHEMA_FILE: _to_json(policy.schema.to_dict())}
+    contents = {BUNDLE_WEIGHTS: save(weights), SCHEMA_FILE: to_json(policy.schema.to_dict())}
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    contents[CONFIG_FILE] = _to_json({**_description(policy), "sha256": sums})
+    contents[CONFIG_FILE] = to_json({**_description(policy), "sha256": sums})
     with ExitStack() as files:  # which closes the last that was opened first
         for name in reversed(contents):
             file = files.enter_context(atomic_file(folder / name))
@@ -147,13 +141,9 @@ def _parse(where: Path, described: Any, schema: Any, weights: Any) -> SavedPolic
 
 
 def _read_bundle(folder: Path) -> SavedPolicy:
-    weights_path = folder / BUNDLE_WEIGHTS
-    try:
-        weights = load_file(weights_path)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{weights_path} cannot be read: {error}") from None
-    description = _read_json(folder / CONFIG_FILE)
-    saved = _parse(folder, description, _read_json(folder / SCHEMA_FILE), weights)
+    weights = read_tensors(folder / BUNDLE_WEIGHTS)
+    description = read_json(folder / CONFIG_FILE)
+    saved = _parse(folder, description, read_json(folder / SCHEMA_FILE), weights)
     sums = description.get("sha256") or {}
     for name in (BUNDLE_WEIGHTS, SCHEMA_FILE):
         if sha256_of(folder / name) != sums.get(name):
@@ -164,24 +154,9 @@ def _read_bundle(folder: Path) -> SavedPolicy:
 
 
 def _read_checkpoint(path: Path) -> SavedPolicy:
-    try:
-        # Memory-mapped: the optimiser's state, twice the weights, stays on disk.
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:
-        raise UserError(f"{path} cannot be read as a checkpoint: {error}") from error
-    if not isinstance(checkpoint, Mapping) or CHECKPOINT_KEY not in checkpoint:
+    checkpoint = read_checkpoint(path)
+    if CHECKPOINT_KEY not in checkpoint:
         raise UserError(f"{path} was not written by act_policy: it has no {CHECKPOINT_KEY!r}")
     described = checkpoint[CHECKPOINT_KEY]
     schema = described.get("schema") if isinstance(described, Mapping) else None
     return _parse(path, described, schema, checkpoint.get(WEIGHTS_KEY) or {})
-
-
-def _to_json(plain: Mapping[str, Any]) -> bytes:
-    return (json.dumps(plain, indent=2) + "\n").encode()
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from None

@@ -7,7 +7,7 @@ Source: tonyzhaozh/act, detr/models/detr_vae.py, imitate_episodes.py and utils.p
 """
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from act_policy.checkpoints.files import read_state_dict
 from act_policy.checkpoints.lerobot.weights import from_lerobot
 from act_policy.checkpoints.locate import ORIGINAL_STATISTICS_FILE, ORIGINAL_WEIGHTS_FILES
 from act_policy.checkpoints.source import Source
@@ -86,10 +87,9 @@ def load_original_act(path: Path, source: Source) -> ACTPolicy:
 
 def _load(path: Path, source: Source) -> ACTPolicy:
     theirs = _weights(path)
-    heads = source.heads
-    cameras = _cameras(source.cameras, source.image_size, *_width_without_heads(theirs, heads))
+    cameras = _cameras(source, theirs)
     statistics = _statistics(path.parent / ORIGINAL_STATISTICS_FILE)
-    config = _config(theirs, cameras, ORIGINAL_HEADS if heads is None else heads)
+    config = _config(theirs, cameras, source.heads or ORIGINAL_HEADS)
     if source.schema is not None:
         schema = read_schema(source.schema, cameras)
     elif config.state_size == config.action_size == len(ALOHA_NAMES):
@@ -104,31 +104,24 @@ def _load(path: Path, source: Source) -> ACTPolicy:
     return policy.eval()
 
 
-def _cameras(
-    names: Sequence[str] | None, image_size: tuple[int, int] | None, *more: str
-) -> tuple[Camera, ...]:
-    """Make the cameras; one message asks for everything that is missing."""
-    asked = list(more)
-    if not names or image_size is None:
-        asked.insert(
-            0,
+def _cameras(source: Source, weights: Mapping[str, Tensor]) -> tuple[Camera, ...]:
+    """Make the cameras; one message asks for everything that is missing, the heads as well."""
+    asked = []
+    if not source.cameras or source.image_size is None:
+        asked.append(
             "it says neither cameras nor image size; give source.cameras=[NAME,...] in the order "
-            "of training and source.image_size=[HEIGHT,WIDTH]",
+            "of training and source.image_size=[HEIGHT,WIDTH]"
         )
-    if asked or not names or image_size is None:
-        raise UserError("; ".join(asked))
-    return tuple(Camera(name, *image_size) for name in names)
-
-
-def _width_without_heads(weights: Mapping[str, Tensor], heads: int | None) -> list[str]:
-    """Ask for the number of heads where it is not known; no tensor depends on it."""
     head = weights.get("action_head.weight")
-    if heads is not None or head is None or head.dim() != 2 or head.shape[1] == ORIGINAL_WIDTH:
-        return []
-    return [
-        f"its width is {head.shape[1]}, not the original's {ORIGINAL_WIDTH}, and no tensor says "
-        "the number of attention heads; give source.heads=NUMBER (nheads of its training)"
-    ]
+    width = ORIGINAL_WIDTH if head is None or head.dim() != 2 else head.shape[1]
+    if source.heads is None and width != ORIGINAL_WIDTH:
+        asked.append(
+            f"its width is {width}, not the original's {ORIGINAL_WIDTH}, and no tensor says "
+            "the number of attention heads; give source.heads=NUMBER (nheads of its training)"
+        )
+    if asked or not source.cameras or source.image_size is None:
+        raise UserError("; ".join(asked))
+    return tuple(Camera(name, *source.image_size) for name in source.cameras)
 
 
 def _weights_file(folder: Path) -> Path:
@@ -142,14 +135,8 @@ def _weights_file(folder: Path) -> Path:
 
 def _weights(path: Path) -> dict[str, Tensor]:
     """Read the state dict under LeRobot's names, without what the original never uses."""
-    try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise UserError(f"cannot be read as a state dict: {error}") from error
-    if not isinstance(saved, Mapping) or not all(isinstance(v, Tensor) for v in saved.values()):
-        raise UserError("is not a state dict (names to tensors)")
     found: dict[str, Tensor] = {}
-    for key, tensor in saved.items():
+    for key, tensor in read_state_dict(path).items():
         name = key.removeprefix("model.")
         for start, new in _STARTS.items():
             if name.startswith(start):

@@ -35,8 +35,8 @@ def to_fp16(source: Path, target: Path) -> None:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     model = onnx.load(source)
-    kept = _nodes_in_physical_units(model)
-    converted = convert_float_to_float16(model, keep_io_types=True, node_block_list=sorted(kept))
+    kept, _ = _nodes_outside(model)
+    converted = convert_float_to_float16(model, keep_io_types=True, node_block_list=kept)
     _save(converted, target, "fp16")
 
 
@@ -49,7 +49,7 @@ def to_int8(
     """Quantise an exported policy.onnx; the observations show the ranges of the feature maps."""
     from onnxruntime.quantization import QuantType, quantize_dynamic, quantize_static
 
-    ends = _ends(onnx.load(source))
+    _, ends = _nodes_outside(onnx.load(source))
     convolutions = target.with_suffix(".convolutions.onnx")
     logger = logging.getLogger()
     level = logger.level
@@ -96,43 +96,27 @@ class _Calibration:
         return next(self._rows, None)
 
 
-def _nodes_in_physical_units(model: onnx.ModelProto) -> set[str]:
-    """Name the nodes between the inputs and the network, and after it."""
-    before, after = _tensors_before(model), _tensors_after(model)
-    return {
-        node.name
-        for node in model.graph.node
-        if node.op_type in _ELEMENTWISE and (before & set(node.output) or after & set(node.output))
-    }
+def _nodes_outside(model: onnx.ModelProto) -> tuple[list[str], list[str]]:
+    """Name the nodes in physical units, before and after the network, and the network's ends.
 
-
-def _ends(model: onnx.ModelProto) -> list[str]:
-    """Name the nodes that read the normalised inputs, or write the normalised actions."""
-    before, after = _tensors_before(model), _tensors_after(model)
-    return [
-        node.name
-        for node in model.graph.node
-        if node.op_type not in _ELEMENTWISE
-        and (before & set(node.input) or after & set(node.output))
-    ]
-
-
-def _tensors_before(model: onnx.ModelProto) -> set[str]:
-    """Find the inputs, and all that is computed from them element by element."""
-    found = {value.name for value in model.graph.input}
+    Its ends read the normalised inputs, or write the normalised actions.
+    """
+    before = {value.name for value in model.graph.input}  # and all computed from it by element
     for node in model.graph.node:  # in topological order
-        if node.op_type in _ELEMENTWISE and found & set(node.input):
-            found.update(node.output)
-    return found
-
-
-def _tensors_after(model: onnx.ModelProto) -> set[str]:
-    """Find the actions, and all that they are computed from element by element."""
-    found = {ACTION_KEY}
+        if node.op_type in _ELEMENTWISE and before & set(node.input):
+            before.update(node.output)
+    after = {ACTION_KEY}  # and all that it is computed from by element
     for node in reversed(model.graph.node):
-        if node.op_type in _ELEMENTWISE and found & set(node.output):
-            found.update(node.input)
-    return found
+        if node.op_type in _ELEMENTWISE and after & set(node.output):
+            after.update(node.input)
+    physical, ends = [], []
+    for node in model.graph.node:
+        is_elementwise = node.op_type in _ELEMENTWISE
+        if (before & set(node.output if is_elementwise else node.input)) or after & set(
+            node.output
+        ):
+            (physical if is_elementwise else ends).append(node.name)
+    return physical, ends
 
 
 def _save(model: onnx.ModelProto, path: Path, precision: Precision) -> None:

@@ -109,7 +109,7 @@ def test_files_that_do_not_fit_are_refused_and_change_nothing(tmp_path: Path) ->
         ("absent.pth", narrow, "does not exist"),
         ("missing.pth", narrow, r"lacks layer2\.0\.bn1\.weight"),
         ("unknown.pth", narrow, r"unknown head\.weight"),
-        ("list.pth", narrow, "not a state dict"),
+        ("list.pth", narrow, "is not a checkpoint"),
         ("garbage.safetensors", narrow, "cannot be read"),
         ("good.pth", ResNet("resnet18", 2, 0.5), r"conv1\.weight \(16, 3, 7, 7\) instead of"),
         ("good.pth", ResNet("resnet18", 2, 0.25, "group"), r"unknown bn1\.running_mean"),

@@ -78,8 +78,8 @@ def test_weights_of_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UserError, match=r"source\.cameras=.*; its width is 64.*source\.heads="):
         load_original_act(narrow, Source())
     for name, weights, message in (
-        ("code", {"model.a": Evil()}, "cannot be read as a state dict"),
-        ("list", [1], "is not a state dict"),
+        ("code", {"model.a": Evil()}, "cannot be read as a checkpoint"),
+        ("list", [1], "is not a checkpoint"),
         ("other", {"model.a": torch.zeros(2, 2)}, "lacks the matrix action_head.weight"),
         ("narrow", {"model.action_head.weight": torch.zeros(14, 64)}, r"give source\.heads=NUMBER"),
     ):

@@ -9,12 +9,12 @@ How they were executed (n_action_steps, temporal_ensemble_coeff) is the executor
 Sources: lerobot 0.3.3 and 0.4.4, policies/act, policies/normalize.py and processor.
 """
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 from safetensors.torch import save_file
 
+from act_policy.checkpoints.files import read_json, read_tensors, to_json
 from act_policy.checkpoints.lerobot.config import (
     SIZES,
     describe_config,
@@ -29,8 +29,6 @@ from act_policy.checkpoints.lerobot.files import (
     PREPROCESSOR_FILE,
     SCHEMA_FILE,
     WEIGHTS_FILE,
-    read_json,
-    read_tensors,
 )
 from act_policy.checkpoints.lerobot.processors import (
     from_processors,
@@ -91,7 +89,7 @@ def save_lerobot(policy: ACTPolicy, folder: Path) -> None:
     schema = policy.schema.to_dict()
     schema["task"] = schema.pop("environment")  # its name in such checkpoints from the beginning
     for file, plain in ((SCHEMA_FILE, schema), (CONFIG_FILE, described)):
-        (folder / file).write_text(json.dumps(plain, indent=2) + "\n")
+        (folder / file).write_bytes(to_json(plain))
 
 
 def _load(folder: Path, schema: SchemaSource | None) -> ACTPolicy:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from act_policy.checkpoints.lerobot.files import CONFIG_FILE, read_json
+from act_policy.checkpoints.files import read_json
+from act_policy.checkpoints.lerobot.files import CONFIG_FILE
 from act_policy.checkpoints.lerobot.statistics import PolicyFeature
 from act_policy.checkpoints.lerobot.weights import NO_VAE_LATENT_SIZE
 from act_policy.errors import UserError

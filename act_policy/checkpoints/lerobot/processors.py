@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from act_policy.checkpoints.files import read_json, read_tensors, to_json
 from act_policy.checkpoints.lerobot.config import MODES
 from act_policy.checkpoints.lerobot.files import (
     CONFIG_FILE,
@@ -17,8 +18,6 @@ from act_policy.checkpoints.lerobot.files import (
     POSTPROCESSOR_FILE,
     PREPROCESSOR_FILE,
     UNNORMALIZER_FILE,
-    read_json,
-    read_tensors,
 )
 from act_policy.checkpoints.lerobot.statistics import (
     EPS,
@@ -37,11 +36,8 @@ def from_weights(
     found: dict[str, dict[str, np.ndarray]] = {}
     for key in features:
         buffer = f"buffer_{key.replace('.', '_')}"
-        modules = (
-            ("unnormalize_outputs", "normalize_targets")
-            if key == ACTION_KEY
-            else ("normalize_inputs",)
-        )
+        targets = ("unnormalize_outputs", "normalize_targets")
+        modules = targets if key == ACTION_KEY else ("normalize_inputs",)
         for module in modules:
             for name in [n for n in weights if n.rpartition(".")[0] == f"{module}.{buffer}"]:
                 value = weights.pop(name).double().numpy()
@@ -159,7 +155,6 @@ def write_processors(
     ]
     after = [step("unnormalizer_processor", normalise({**outputs}), UNNORMALIZER_FILE), device]
     for file, steps in ((PREPROCESSOR_FILE, before), (POSTPROCESSOR_FILE, after)):
-        plain = {"name": Path(file).stem, "steps": steps}
-        (folder / file).write_text(json.dumps(plain, indent=2) + "\n")
+        (folder / file).write_bytes(to_json({"name": Path(file).stem, "steps": steps}))
     for file in (NORMALIZER_FILE, UNNORMALIZER_FILE):
         save_file(flat, folder / file)
