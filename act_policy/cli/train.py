@@ -15,14 +15,10 @@ installed); what they minimise is the least held-out loss.
 
 import os
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from act_policy.cli.entry import load_yaml, plain
-
-ORIGINAL_KL_WEIGHT = 10.0
-"""What ACT and LeRobot train with."""
 
 
 def main(config: DictConfig) -> float | None:
@@ -44,20 +40,29 @@ def main(config: DictConfig) -> float | None:
     from hydra.utils import instantiate  # from here on what takes seconds to load
     from lightning.pytorch.callbacks import LambdaCallback
 
+    from act_policy.checkpoints.source import Source
     from act_policy.data.inspection.evidence import InspectionConfig
     from act_policy.report.learning_curves import read_metrics
-    from act_policy.training.build import build_training, finished, train
+    from act_policy.training.build import build_training, train
     from act_policy.training.check_demonstrations import check_demonstrations
+    from act_policy.training.fine_tuning import load_initial, network_config
+    from act_policy.training.losses import choose_kl_weight
     from act_policy.training.metrics_file import MetricsFile
+    from act_policy.training.resume import finished
     from act_policy.training.trainer import quiet_lightning
 
     quiet_lightning()
     if checkpoint and (said := finished(checkpoint, config.max_steps, config.max_minutes)):
         print(said)
         return None
-    initial = None if resumed or config.get("init") is None else load_initial(config)
-    if config.loss.kl_weight is None and config.model.latent_size:
-        config.loss.kl_weight = ORIGINAL_KL_WEIGHT
+    initial = None
+    if not resumed and config.init is not None:
+        config.init = str(Path(str(config.init)).absolute())
+        initial = load_initial(config.init, Source.from_config(config.source))
+        config.model = network_config(initial)  # in place of the model settings
+        if not initial.config.latent_size:
+            config.loss.kl_weight = None
+    config.loss.kl_weight = choose_kl_weight(config.loss.kl_weight, config.model.latent_size)
     data = instantiate(
         config.data, chunk_length=config.model.chunk_length, seed=config.seed, _convert_="all"
     )
@@ -111,23 +116,6 @@ def main(config: DictConfig) -> float | None:
     return min((row["held_out_l1"] for row in rows if "held_out_l1" in row), default=None)
 
 
-def load_initial(config: DictConfig) -> Any:
-    """Load the policy to start from; its network takes the place of the model settings."""
-    from act_policy.checkpoints.open import open_network
-    from act_policy.checkpoints.source import Source
-    from act_policy.training.fine_tuning import network_config
-    from act_policy.training.run_folder import is_first_process
-
-    config.init = str(Path(str(config.init)).absolute())
-    policy = open_network(config.init, Source.from_config(config.source))
-    config.model = network_config(policy)
-    if not policy.config.latent_size:
-        config.loss.kl_weight = None
-    if is_first_process():
-        print(f"starting from {config.init}: its network and its normalisation stay")
-    return policy
-
-
 def keep_paths(data: DictConfig) -> None:
     """Make every path absolute, since the run may be resumed from another folder."""
     for part in (data, *(data.get("mix") or [])):
@@ -169,8 +157,9 @@ def migrate_config(saved: DictConfig, config: DictConfig) -> DictConfig:
     if "loss" not in saved:
         saved.loss = {"kl_weight": saved.model.pop("kl_weight")}
         saved.backbone_weights = saved.model.pop("backbone_weights")
-    for group in ("data", "optim", "trainer"):
-        saved[group]._target_ = config[group]._target_
     if saved.callbacks.keys() != config.callbacks.keys():
         saved.callbacks = config.callbacks
+    for group in ("data", "optim", "trainer", *(f"callbacks.{name}" for name in config.callbacks)):
+        key = f"{group}._target_"
+        OmegaConf.update(saved, key, OmegaConf.select(config, key))
     return saved

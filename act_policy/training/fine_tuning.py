@@ -6,18 +6,28 @@ one did. Names and rate are those of the new demonstrations; ranges cover both.
 """
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from act_policy.checkpoints.lerobot.checkpoint import ASSUMED_RATE, numbered_schema
+from act_policy.checkpoints.open import open_network
+from act_policy.checkpoints.source import Source
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
+from act_policy.training.run_folder import is_first_process
 from act_policy.types import FieldStatistics, Schema, Statistics
 
 FAR = 10.0
 """Standard deviations beyond which a value of the new demonstrations causes a warning."""
+
+
+def load_initial(path: str, source: Source) -> ACTPolicy:
+    """Open the policy to start from, and tell the user so."""
+    policy = open_network(path, source)
+    if is_first_process():
+        print(f"starting from {path}: its network and its normalisation stay")
+    return policy
 
 
 def network_config(policy: ACTPolicy) -> dict[str, Any]:
@@ -109,11 +119,10 @@ def keep_normalisation(before: Statistics, now: Statistics) -> Statistics:
 
 def warn_of_far_values(before: Statistics, now: Statistics, schema: Schema) -> None:
     """Warn of joints and actions that become very large under the old normalisation."""
-    fields: Mapping[str, tuple[FieldStatistics, FieldStatistics, tuple[str, ...]]] = {
-        "state": (before.state, now.state, schema.state_names),
-        "action": (before.action, now.action, schema.action_names),
-    }
-    for kind, (old, new, names) in fields.items():
+    for kind, old, new, names in (
+        ("state", before.state, now.state, schema.state_names),
+        ("action", before.action, now.action, schema.action_names),
+    ):
         farthest = np.maximum(abs(new.min - old.mean), abs(new.max - old.mean)) / before.scale(old)
         for name, distance in zip(names, farthest, strict=True):
             if distance > FAR:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_choice
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,18 @@ class OptimizerConfig:
     ema_decay: float = 0.995
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "backbone_learning_rate"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"optim.{name}: must be positive, found {getattr(self, name)}")
-        for name in ("weight_decay", "warmup_steps", "gradient_clip"):
-            if getattr(self, name) < 0:
-                raise UserError(f"optim.{name}: must not be negative, found {getattr(self, name)}")
-        if self.schedule not in ("cosine", "constant"):
-            raise UserError(f"optim.schedule: expected cosine or constant, found {self.schedule!r}")
-        if not 0 <= self.final_fraction <= 1:
-            raise UserError(
-                f"optim.final_fraction: must be from 0 to 1, found {self.final_fraction}"
-            )
-        if not 0 <= self.ema_decay < 1:
-            raise UserError(f"optim.ema_decay: must be from 0 to below 1, found {self.ema_decay}")
+        check_choice("optim.schedule", self.schedule, ("cosine", "constant"))
+        for name, holds, expected in (
+            ("learning_rate", self.learning_rate > 0, "positive"),
+            ("backbone_learning_rate", self.backbone_learning_rate > 0, "positive"),
+            ("weight_decay", self.weight_decay >= 0, "0 or more"),
+            ("warmup_steps", self.warmup_steps >= 0, "0 or more"),
+            ("gradient_clip", self.gradient_clip >= 0, "0 or more"),
+            ("final_fraction", 0 <= self.final_fraction <= 1, "from 0 to 1"),
+            ("ema_decay", 0 <= self.ema_decay < 1, "from 0 to below 1"),
+        ):
+            if not holds:
+                raise UserError(f"optim.{name}: must be {expected}, found {getattr(self, name)}")
 
     def factor(self, step: int, progress: float) -> float:
         """Compute the learning rate of this step as a share of its peak.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from act_policy.checkpoints.bundle import to_checkpoint
 from act_policy.data.loading.samples import Batch
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_whole_number
 from act_policy.model.act import ACTOutput, Latent
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.averaged_weights import average_weights
@@ -50,8 +50,7 @@ class PolicyTraining(lightning.LightningModule):
         episode_names: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        if max_steps < 1:
-            raise UserError(f"max_steps: must be at least 1, found {max_steps}")
+        check_whole_number("max_steps", max_steps, 1)
         for name, value in (("max_minutes", max_minutes), ("loss.kl_weight", kl_weight)):
             if value is not None and (not isinstance(value, int | float) or not value > 0):
                 raise UserError(f"{name}: expected a positive number or null, found {value!r}")

@@ -58,12 +58,8 @@ def check_free(folder: Path) -> None:
     trained; those of wandb stay.
     """
     if _is_beginning(folder):
-        for name in (
-            CONFIG_FILE,
-            METRICS_FILE,
-            REPORT_FILE,
-            VERSIONS_FILE,
-        ):  # versions.json marks the folder as ours, so it goes last
+        # versions.json marks the folder as ours, so it goes last
+        for name in (CONFIG_FILE, METRICS_FILE, REPORT_FILE, VERSIONS_FILE):
             (folder / name).unlink(missing_ok=True)
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -12,8 +12,8 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.warnings import PossibleUserWarning
 from lightning.pytorch.loggers.logger import Logger
 
-from act_policy.errors import UserError, check_whole_number
-from act_policy.training.checkpoints import AtomicCheckpointIO
+from act_policy.errors import UserError, check_choice, check_whole_number
+from act_policy.training.callbacks.checkpoints import AtomicCheckpointIO
 
 
 def build_trainer(
@@ -56,8 +56,7 @@ def build_trainer(
     ):
         check_whole_number(name, value, 1)
     has_gpu = torch.cuda.is_available()
-    if accelerator not in ("auto", "cpu", "gpu"):
-        raise UserError(f"trainer.accelerator: expected auto, cpu or gpu, found {accelerator!r}")
+    check_choice("trainer.accelerator", accelerator, ("auto", "cpu", "gpu"))
     if accelerator == "gpu" and not has_gpu:
         raise UserError("trainer.accelerator=gpu: torch finds no CUDA device; use trainer=auto")
     if accelerator == "auto":

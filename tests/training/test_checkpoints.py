@@ -12,8 +12,8 @@ import torch
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
-from act_policy.training import checkpoints
-from act_policy.training.checkpoints import AtomicCheckpointIO
+from act_policy.training.callbacks import checkpoints
+from act_policy.training.callbacks.checkpoints import AtomicCheckpointIO
 from tests.training.training_for_tests import Run, run_training
 
 

@@ -12,7 +12,7 @@ import torch
 from act_policy import ACTPolicy
 from act_policy.data.loading.samples import Batch
 from act_policy.errors import UserError
-from act_policy.training import build, policy_training
+from act_policy.training import policy_training, resume
 from act_policy.training.build import build_training
 from act_policy.training.losses import action_l1
 from act_policy.training.metrics_file import MetricsFile
@@ -238,7 +238,7 @@ def test_minutes_end_the_run_and_the_cosine(
     assert saved["training"]["minutes"] == run.training.minutes
     again: dict[str, Any] = {"max_steps": 10_000, "max_minutes": 1.0 / 60}
     assert "a larger max_minutes= trains on" in str(
-        build.finished(run.checkpoints / "last.ckpt", **again)
+        resume.finished(run.checkpoints / "last.ckpt", **again)
     )
 
 

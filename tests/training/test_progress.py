@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from act_policy.errors import UserError
+from act_policy.training.callbacks.progress import Progress
 from act_policy.training.metrics_file import MetricsFile
-from act_policy.training.progress import Progress
 from tests.training.training_for_tests import make_data, run_training
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from act_policy.errors import UserError
-from act_policy.training.build import finished
 from act_policy.training.optimizer import OptimizerConfig
+from act_policy.training.resume import finished
 from act_policy.training.run_folder import check_free, find_run, write_start
 from tests.training.training_for_tests import (
     NO_CVAE,

@@ -10,7 +10,7 @@ import torch
 from act_policy.data.loading.samples import Batch
 from act_policy.report.learning_curves import draw_learning_curves, read_metrics
 from act_policy.report.page import render_page
-from act_policy.training.training_report import TrainingReport
+from act_policy.training.callbacks.training_report import TrainingReport
 from act_policy.types import Schema
 from tests.browser import headings, opened
 from tests.training.training_for_tests import make_data, run_training

@@ -1,0 +1,1 @@
+"""Callbacks of the Lightning trainer: checkpoints, progress, signals and the report."""
