@@ -8,7 +8,7 @@ Axes, the same letters in annotations, einops patterns, comments and docs:
     d model width    heads             e width per head     z latent size
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -73,6 +73,23 @@ class Observation(NamedTuple, _Over[ArrayT]):
             raise UserError(f"the observation has no {STATE_KEY}; found {sorted(values)}")
         return cls(images, vectors[STATE_KEY], vectors.get(ENVIRONMENT_STATE_KEY))
 
+    def map(self, change: Callable[[Any], Any]) -> "Observation[Any]":
+        """Apply a function to every array."""
+        images = {name: change(image) for name, image in self.images.items()}
+        others = self.environment_state
+        return Observation(images, change(self.state), None if others is None else change(others))
+
+
+def stack_observations(observations: Sequence[Observation[Any]]) -> Observation[np.ndarray]:
+    """Put single observations into one batch."""
+    first = observations[0]
+    others = [each.environment_state for each in observations]
+    return Observation(
+        {name: np.stack([each.images[name] for each in observations]) for name in first.images},
+        np.stack([each.state for each in observations]),
+        None if first.environment_state is None else np.stack([np.asarray(v) for v in others]),
+    )
+
 
 @dataclass(frozen=True)
 class Camera:
@@ -97,7 +114,8 @@ class Camera:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Camera":
         """Rebuild from plain values; TypeError where a field is missing or unknown."""
-        return cls(**{key: tuple(v) if isinstance(v, list) else v for key, v in plain.items()})
+        values: dict[str, Any] = dict(plain)
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from act_policy.checkpoints.files import read_checkpoint, read_json, read_tensors, to_json
-from act_policy.checkpoints.locate import BUNDLE_WEIGHTS, OWN_WEIGHTS, find_own_weights, sha256_of
+from act_policy.checkpoints.locate import BUNDLE_WEIGHTS, OWN_WEIGHTS, find_first, sha256_of
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
@@ -100,7 +100,7 @@ def read_policy(path: Path) -> SavedPolicy:
         UserError: nothing there, unreadable, or not written by this project.
     """
     if path.is_dir():
-        if (file := find_own_weights(path)) is None:
+        if (file := find_first(path, OWN_WEIGHTS)) is None:
             raise UserError(f"{path} holds no policy; expected one of {', '.join(OWN_WEIGHTS)}")
         return _read_bundle(path) if file.name == BUNDLE_WEIGHTS else _read_checkpoint(file)
     if not path.is_file():

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +23,25 @@ def find_weights(path: Path) -> Path:
     Raises:
         UserError: nothing there is a policy.
     """
+    if str(path).startswith(("ws:/", "wss:/")):  # pathlib makes one slash of two
+        raise UserError(
+            f"checkpoint={path}: the weights of a policy server are not here to be read or judged; "
+            "give the checkpoint that it serves"
+        )
     if path.is_file():
         return path
     if not path.exists():
         raise UserError(f"checkpoint={path} does not exist")
     folder = find_lerobot_folder(path) or path
-    if (file := find_own_weights(folder)) is not None:
-        return file
-    others = (*ORIGINAL_WEIGHTS_FILES, ONNX_FILE)
-    for name in others:
-        if (folder / name).is_file():
-            return folder / name
-    names = ", ".join((*OWN_WEIGHTS, *others))
-    raise UserError(f"checkpoint={path} holds no policy; expected one of {names} in it")
+    names = (*OWN_WEIGHTS, *ORIGINAL_WEIGHTS_FILES, ONNX_FILE)
+    if (file := find_first(folder, names)) is None:
+        raise UserError(f"checkpoint={path} holds no policy; expected one of {', '.join(names)}")
+    return file
 
 
-def find_own_weights(folder: Path) -> Path | None:
-    """Return the weights of a bundle or a run of this project; None without any."""
-    found = (folder / name for name in OWN_WEIGHTS if (folder / name).is_file())
-    return next(found, None)
+def find_first(folder: Path, names: Sequence[str]) -> Path | None:
+    """Return the first of these files that the folder holds; None without any."""
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def find_run(path: Path) -> Path | None:

@@ -17,7 +17,11 @@ from torch import Tensor
 
 from act_policy.checkpoints.files import read_state_dict
 from act_policy.checkpoints.lerobot.weights import from_lerobot
-from act_policy.checkpoints.locate import ORIGINAL_STATISTICS_FILE, ORIGINAL_WEIGHTS_FILES
+from act_policy.checkpoints.locate import (
+    ORIGINAL_STATISTICS_FILE,
+    ORIGINAL_WEIGHTS_FILES,
+    find_first,
+)
 from act_policy.checkpoints.source import Source
 from act_policy.data.schemas import ALOHA_NAMES, aloha_schema, read_schema
 from act_policy.errors import UserError
@@ -78,7 +82,11 @@ def load_original_act(path: Path, source: Source) -> ACTPolicy:
     Raises:
         UserError: cameras or image size are not given, or the files do not hold such a policy.
     """
-    weights_path = path if path.is_file() else _weights_file(path)
+    weights_path = path if path.is_file() else find_first(path, ORIGINAL_WEIGHTS_FILES)
+    if weights_path is None:
+        raise UserError(
+            f"{path} holds neither {' nor '.join(ORIGINAL_WEIGHTS_FILES)}; name the file itself"
+        )
     try:
         return _load(weights_path, source)
     except UserError as error:
@@ -122,15 +130,6 @@ def _cameras(source: Source, weights: Mapping[str, Tensor]) -> tuple[Camera, ...
     if asked or not source.cameras or source.image_size is None:
         raise UserError("; ".join(asked))
     return tuple(Camera(name, *source.image_size) for name in source.cameras)
-
-
-def _weights_file(folder: Path) -> Path:
-    for name in ORIGINAL_WEIGHTS_FILES:
-        if (folder / name).is_file():
-            return folder / name
-    raise UserError(
-        f"{folder} holds neither {' nor '.join(ORIGINAL_WEIGHTS_FILES)}; name the file itself"
-    )
 
 
 def _weights(path: Path) -> dict[str, Tensor]:

@@ -8,6 +8,8 @@ before the folder counts as a dataset: all numbers, and the first, middle and la
 
 from omegaconf import DictConfig
 
+from act_policy.cli.entry import pick
+
 
 def main(config: DictConfig) -> None:
     """Convert, check, and print what was written."""
@@ -24,15 +26,7 @@ def main(config: DictConfig) -> None:
         action_shift=config.action_shift,
         download=config.download,
     )
-    settings = LeRobotWriterConfig(
-        images=config.images,
-        codec=config.codec,
-        crf=config.crf,
-        group=config.group,
-        data_file_mb=config.data_file_mb,
-        video_file_mb=config.video_file_mb,
-        files_per_chunk=config.files_per_chunk,
-    )
+    settings = LeRobotWriterConfig(**pick(LeRobotWriterConfig, config))
     done = convert(
         source,
         config.out,

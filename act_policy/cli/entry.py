@@ -12,6 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -84,6 +85,12 @@ def run(
 def plain(config: Any) -> Any:
     """A configuration as dictionaries and lists."""
     return OmegaConf.to_container(config, resolve=True)
+
+
+def pick(made: type[Any], config: DictConfig) -> dict[str, Any]:
+    """Take the settings that are fields of a dataclass, as plain values under their names."""
+    values = plain(config)
+    return {field.name: values[field.name] for field in fields(made) if field.name in values}
 
 
 def load_yaml(path: Path) -> DictConfig:
@@ -242,8 +249,8 @@ def _help(config_name: str, description: str) -> str:
     groups = list(_groups(config_name))
     # a group that must be chosen gets its first choice, so that there is something to show
     first = [f"{name}={_options(name)[0]}" for name, choice in groups if choice == "???"]
-    lines = [description, "", *(["Choices (group=name):"] if groups else [])]
-    lines += [f"  {name}: {', '.join(_options(name))}" for name, _ in groups]
+    choices = [f"  {n}: {', '.join(names)}" for n, _ in groups if len(names := _options(n)) > 1]
+    lines = [description, "", *(["Choices (group=name):", *choices] if choices else [])]
     where = CONFIGS.resolve() / f"{config_name}.yaml"
     lines += ["", f"Settings (key=value, ??? must be given; explained in {where}):", ""]
     return "\n".join(lines) + OmegaConf.to_yaml(compose_config(config_name, first))

@@ -9,64 +9,48 @@ compares what the policy predicts with what was demonstrated, beside holding sti
 demonstration, and writes to the run's replay/.
 """
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from act_policy.cli.entry import CONFIGS, load_yaml, run_config
-from act_policy.errors import UserError
-
-ROLLOUT_ALONE = [
-    "episodes",
-    "seed",
-    "execute_steps",
-    "ensemble_coefficient",
-    "max_steps",
-    "quality",
-    "baselines",
-    "videos",
-    "workers",
-]
+from act_policy.cli.entry import CONFIGS, load_yaml, pick, run_config
+from act_policy.errors import UserError, check_choice
 
 
 def main(config: Any) -> None:
     """Check the settings, evaluate, print the table."""
     from act_policy.checkpoints.locate import find_run
+    from act_policy.checkpoints.open import open_policy
+    from act_policy.checkpoints.source import Source
     from act_policy.evaluation.evaluate import EvaluationConfig
 
-    settings = EvaluationConfig(
-        episodes=config.episodes,
-        seed=config.seed,
-        execute_steps=config.execute_steps,
-        ensemble_coefficient=config.ensemble_coefficient,
-        max_steps=config.max_steps,
-        quality=config.quality,
-    )
+    settings = EvaluationConfig(**pick(EvaluationConfig, config))
     checkpoint = Path(config.checkpoint)
     run = find_run(checkpoint)
-    if config.mode not in ("rollout", "replay"):
-        raise UserError(f"mode={config.mode}: expected rollout or replay")
+    check_choice("mode", config.mode, ("rollout", "replay"))
     own = None if run is None else run / "replay" if config.mode == "replay" else run
     if (out := config.out or own) is None:
         raise UserError(
             f"out: checkpoint={checkpoint} belongs to no run; say where with out=FOLDER"
         )
-    refuse_settings_of_other_mode(config)
+    refuse_settings_of_other_mode(config, [*asdict(settings), "baselines", "videos", "workers"])
+    load = partial(open_policy, source=Source.from_config(config.source))
     if config.mode == "replay":
-        evaluate_replay(config, checkpoint, run, Path(out))
+        evaluate_replay(config, checkpoint, run, Path(out), load)
     else:
-        evaluate_rollouts(config, settings, checkpoint, run, Path(out))
+        evaluate_rollouts(config, settings, checkpoint, run, Path(out), load)
     print(f"written: {Path(out) / 'evaluation.json'} and report.html beside it")
 
 
-def refuse_settings_of_other_mode(config: Any) -> None:
+def refuse_settings_of_other_mode(config: Any, rollout_alone: list[str]) -> None:
     """Raise UserError for a setting that only the other mode reads, unless it has its default."""
     defaults = load_yaml(CONFIGS / "evaluate.yaml")
     if config.mode == "rollout":
         vain = [f"data.{name}" for name, value in config.data.items() if value is not None]
         says = "for mode=replay; demonstrations= is for mode=rollout"
     else:
-        vain = [name for name in ROLLOUT_ALONE if config[name] != defaults[name]]
+        vain = [name for name in rollout_alone if config[name] != defaults[name]]
         says = "for mode=rollout; mode=replay executes nothing"
         if "episodes" in vain:
             says += ", and data.episodes chooses its episodes"
@@ -75,13 +59,11 @@ def refuse_settings_of_other_mode(config: Any) -> None:
 
 
 def evaluate_rollouts(
-    config: Any, settings: Any, checkpoint: Path, run: Path | None, out: Path
+    config: Any, settings: Any, checkpoint: Path, run: Path | None, out: Path, load: Any
 ) -> None:
     """Evaluate in simulation and print the table."""
     from rich.console import Console
 
-    from act_policy.checkpoints.open import open_policy
-    from act_policy.checkpoints.source import Source
     from act_policy.evaluation.evaluate import evaluate
     from act_policy.evaluation.open_loop.run_data import score_held_out
     from act_policy.evaluation.results import build_success_table, list_warnings
@@ -91,7 +73,6 @@ def evaluate_rollouts(
 
     choose_gl_backend()  # once, here: the worker processes inherit it
     trained_with = run_config(run)
-    load = partial(open_policy, source=Source.from_config(config.source))
     report = evaluate(
         checkpoint,
         out,
@@ -116,12 +97,10 @@ def evaluate_rollouts(
         print(warning)
 
 
-def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path) -> None:
+def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path, load: Any) -> None:
     """Evaluate open loop on demonstrations and print the table."""
     from rich.console import Console
 
-    from act_policy.checkpoints.open import open_policy
-    from act_policy.checkpoints.source import Source
     from act_policy.data.selection.demonstrations import reading_options
     from act_policy.evaluation.open_loop.run_data import open_run_data, scored_data
     from act_policy.evaluation.replay import replay
@@ -146,6 +125,6 @@ def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path) 
         ),
         chunks=config.data.chunks,
         metrics=None if run is None else run / "metrics.csv",
-        load=partial(open_policy, source=Source.from_config(config.source)),
+        load=load,
     )
     Console().print(build_error_table(report))

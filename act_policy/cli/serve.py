@@ -14,7 +14,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from act_policy.cli.entry import plain
+from act_policy.cli.entry import pick, plain
 from act_policy.errors import UserError
 
 
@@ -28,15 +28,9 @@ def main(config: Any) -> None:
 
     logging.basicConfig(format="%(levelname)s %(message)s")
     settings = ServerConfig(
-        host=config.host,
-        port=config.port,
-        certificate=config.certificate,
-        private_key=config.private_key,
+        **pick(ServerConfig, config),
         api_key=read_key(config.api_key_file),
         largest_message=int(config.largest_message_mb * 1e6),
-        most_clients=config.most_clients,
-        largest_batch=config.largest_batch,
-        stall_seconds=float(config.stall_seconds),
     )
     settings.ssl_context()  # before a policy is loaded for nothing
     path = Path(config.checkpoint)

@@ -17,13 +17,14 @@ from act_policy.checkpoints.lerobot.checkpoint import load_lerobot, save_lerobot
 from act_policy.checkpoints.locate import ONNX_FILE
 from act_policy.control.policies.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
-from act_policy.export.observations import Observations, batched, demonstrated_observations
+from act_policy.export.observations import Observations, demonstrated_observations
 from act_policy.export.onnx import export_onnx
 from act_policy.export.parity import (
     BATCH_SIZES,
     TOLERANCE,
     Parity,
     ParityError,
+    Predict,
     latency_ms,
     measure_parity,
     random_observation,
@@ -32,6 +33,7 @@ from act_policy.export.policy_package import MANIFEST_FILE, PackagePolicy, write
 from act_policy.export.precision import PRECISIONS, Precision, to_fp16, to_int8
 from act_policy.export.pt2 import Pt2Policy, export_pt2
 from act_policy.model.policy import ACTPolicy
+from act_policy.types import stack_observations
 
 FORMATS = ("bundle", "onnx", "pt2", "lerobot", "policy_package")
 LEROBOT_FOLDER, PACKAGE_FOLDER = "lerobot", "policy_package"
@@ -168,33 +170,30 @@ def write_formats(policy: ACTPolicy, folder: Path, config: ExportConfig) -> dict
     Raises:
         UserError, ParityError: as `export_policy`.
     """
-    measured: dict[str, Parity] = {}
+    written: dict[str, Predict] = {}
     if "bundle" in config.formats:
         policy.save(folder)
-        measured["bundle"] = measure_parity(policy, ACTPolicy.load(folder).predict_chunk, "bundle")
+        written["bundle"] = ACTPolicy.load(folder).predict_chunk
     if "lerobot" in config.formats:
         save_lerobot(policy, folder / LEROBOT_FOLDER)
-        loaded = load_lerobot(folder / LEROBOT_FOLDER)
-        measured["lerobot"] = measure_parity(policy, loaded.predict_chunk, "lerobot")
+        written["lerobot"] = load_lerobot(folder / LEROBOT_FOLDER).predict_chunk
     if "pt2" in config.formats:
         export_pt2(policy, folder / PT2_FILE)
-        loaded_program = Pt2Policy(folder / PT2_FILE)
-        measured["pt2"] = measure_parity(policy, loaded_program.predict_chunk, "pt2")
+        written["pt2"] = Pt2Policy(folder / PT2_FILE).predict_chunk
     fp32 = folder / ONNX_FILE
     if {"onnx", "policy_package"} & set(config.formats):
         export_onnx(policy, fp32)
     if "policy_package" in config.formats:
         write_package(policy, fp32, folder / PACKAGE_FOLDER)
-        package = PackagePolicy(folder / PACKAGE_FOLDER)
-        measured["policy_package"] = measure_parity(policy, package.predict_chunk, "policy_package")
-    if "onnx" in config.formats:
-        for precision in config.precisions:
-            name = _onnx_name(precision)
-            if precision == "fp32":
-                measured[name] = measure_parity(policy, OnnxPolicy(fp32).predict_chunk, name)
-            else:
-                measured[name] = _reduced(policy, fp32, precision, config)
-    if "fp32" not in config.precisions or "onnx" not in config.formats:
+        written["policy_package"] = PackagePolicy(folder / PACKAGE_FOLDER).predict_chunk
+    precisions = config.precisions if "onnx" in config.formats else ()
+    if "fp32" in precisions:
+        written["onnx"] = OnnxPolicy(fp32).predict_chunk
+    measured = {name: measure_parity(policy, predict, name) for name, predict in written.items()}
+    for precision in precisions:
+        if precision != "fp32":
+            measured[_onnx_name(precision)] = _reduced(policy, fp32, precision, config)
+    if "fp32" not in precisions:
         fp32.unlink(missing_ok=True)
     return measured
 
@@ -210,7 +209,7 @@ def _reduced(policy: ACTPolicy, fp32: Path, precision: Precision, config: Export
         found = demonstrated_observations(
             config.observations, policy.schema, 2 * OBSERVATIONS, config.reading
         )
-        calibrating, comparing = found[::2], [batched(found[1::2] or found)]
+        calibrating, comparing = found[::2], [stack_observations(found[1::2] or found)]
     file = fp32.with_name(ONNX_FILES[precision])
     if precision == "fp16":
         to_fp16(fp32, file)

@@ -62,12 +62,3 @@ def _selection(schema: Schema) -> dict[str, Any]:
         "state": list(schema.state_names),
         "actions": list(schema.action_names),
     }
-
-
-def batched(observations: Observations) -> Observation[np.ndarray]:
-    """Put single observations into one batch."""
-    first = observations[0]
-    return Observation(
-        {name: np.stack([o.images[name] for o in observations]) for name in first.images},
-        np.stack([o.state for o in observations]),
-    )

@@ -17,26 +17,23 @@ from pathlib import Path
 
 import torch
 
-from act_policy.control.policies.onnx_policy import ONNX_FORMAT_VERSION
+from act_policy.control.policies.onnx_policy import ONNX_FORMAT_VERSION, input_names
 from act_policy.export.folding import FoldedPolicy
-from act_policy.export.inputs import example_inputs, input_names
+from act_policy.export.inputs import trace_inputs
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import ACTION_KEY
-
-LARGEST_BATCH = 2**16
 
 
 def export_onnx(policy: ACTPolicy, path: Path) -> None:
     """Write the file; the batch size stays free, everything else is fixed by the schema."""
-    example = example_inputs(policy.schema)
-    batch = torch.export.Dim("b", min=1, max=LARGEST_BATCH)
+    example, shapes = trace_inputs(policy.schema)
     with _quiet():
         program = torch.onnx.export(
             FoldedPolicy(policy).eval(),
             example,
             input_names=input_names(policy.schema),
             output_names=[ACTION_KEY],
-            dynamic_shapes={"inputs": tuple({0: batch} for _ in example)},
+            dynamic_shapes=shapes,
             dynamo=True,
             external_data=False,
             verbose=False,

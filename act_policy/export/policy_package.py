@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from act_policy.export.inputs import batched_inputs, input_names
+from act_policy.control.policies.onnx_policy import batched_inputs, input_names
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import (
     ACTION_KEY,
@@ -27,7 +27,6 @@ from act_policy.types import (
     STATE_KEY,
     Observation,
     Schema,
-    Statistics,
 )
 
 MODEL_FILE, MANIFEST_FILE = "act.onnx", "manifest.json"
@@ -58,16 +57,9 @@ def write_package(policy: ACTPolicy, onnx_file: Path, folder: Path) -> None:
 
 def describe(schema: Schema, chunk_length: int) -> dict[str, Any]:
     """Make the content of manifest.json; `act_policy` is our own entry, which the runtime keeps."""
-
-    def vector(names: tuple[str, ...]) -> dict[str, Any]:
-        return {"shape": [len(names)], "dtype": "float32", "order": list(names)}
-
-    robot = {
-        "name": "main",
-        "type": "",
-        "state": vector(schema.state_names),
-        "action": vector(schema.action_names),
-    }
+    robot: dict[str, Any] = {"name": "main", "type": ""}
+    for field, names in (("state", schema.state_names), ("action", schema.action_names)):
+        robot[field] = {"shape": [len(names)], "dtype": "float32", "order": list(names)}
     cameras = [
         {"name": camera.name, "shape": [3, camera.height, camera.width], "dtype": "uint8"}
         for camera in schema.cameras
@@ -102,8 +94,6 @@ class PackagePolicy:
         manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
         self.schema = Schema.from_dict(manifest["act_policy"]["schema"])
         self.chunk_length = int(manifest["model"]["runner"]["init_args"]["chunk_size"])
-        self.statistics: Statistics | None = None  # the package has none
-        self.demonstration_seeds: tuple[int, ...] = ()
         self._names = list(package_names(self.schema).values())
         self._session = onnxruntime.InferenceSession(
             folder / manifest["model"]["artifacts"]["onnx"], providers=["CPUExecutionProvider"]

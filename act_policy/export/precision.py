@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import onnx
 
-from act_policy.export.inputs import batched_inputs, input_names
+from act_policy.control.policies.onnx_policy import batched_inputs, input_names
 from act_policy.types import ACTION_KEY, Observation, Schema
 
 Precision = Literal["fp32", "fp16", "int8"]
@@ -109,7 +109,8 @@ def _nodes_outside(model: onnx.ModelProto) -> tuple[list[str], list[str]]:
     for node in reversed(model.graph.node):
         if node.op_type in _ELEMENTWISE and after & set(node.output):
             after.update(node.input)
-    physical, ends = [], []
+    physical: list[str] = []
+    ends: list[str] = []
     for node in model.graph.node:
         is_elementwise = node.op_type in _ELEMENTWISE
         if (before & set(node.output if is_elementwise else node.input)) or after & set(

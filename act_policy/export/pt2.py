@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from act_policy.control.policies.onnx_policy import batched_inputs
 from act_policy.errors import UserError
 from act_policy.export.folding import FoldedPolicy
-from act_policy.export.inputs import batched_inputs, example_inputs
-from act_policy.export.onnx import LARGEST_BATCH
+from act_policy.export.inputs import trace_inputs
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation, Schema, Statistics
 
@@ -27,15 +27,10 @@ DESCRIPTION = "act_policy.json"
 
 def export_pt2(policy: ACTPolicy, path: Path) -> None:
     """Write the file; the batch size stays free."""
-    example = example_inputs(policy.schema)
-    batch = torch.export.Dim("b", min=1, max=LARGEST_BATCH)
+    example, shapes = trace_inputs(policy.schema)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # for torch's own developers
-        program = torch.export.export(
-            FoldedPolicy(policy).eval(),
-            example,
-            dynamic_shapes={"inputs": tuple({0: batch} for _ in example)},
-        )
+        program = torch.export.export(FoldedPolicy(policy).eval(), example, dynamic_shapes=shapes)
         description = {
             "schema": policy.schema.to_dict(),
             "chunk_length": policy.chunk_length,

@@ -70,14 +70,7 @@ class ACTPolicy(nn.Module):
         """
         if isinstance(observation, Mapping):
             observation = Observation.from_keys(observation)
-        arrays = Observation[np.ndarray](
-            {name: _to_numpy(image) for name, image in observation.images.items()},
-            _to_numpy(observation.state),
-            None
-            if observation.environment_state is None
-            else _to_numpy(observation.environment_state),
-        )
-        self.schema.check(arrays)
+        arrays = self.schema.check(observation.map(_to_numpy))
         single = np.ndim(arrays.state) == 1
         device = self.normalizer.state_mean.device
 
@@ -86,17 +79,11 @@ class ACTPolicy(nn.Module):
             tensor = torch.tensor(np.ascontiguousarray(array[None] if single else array))
             return tensor.to(device)
 
-        environment_state = arrays.environment_state
-        batch = Observation(
-            {name: to_tensor(image) for name, image in arrays.images.items()},
-            to_tensor(arrays.state).float(),
-            None if environment_state is None else to_tensor(environment_state).float(),
-        )
         was_training = self.training
         self.eval()
         try:
             with torch.inference_mode():
-                actions: np.ndarray = self(batch).float().cpu().numpy()
+                actions: np.ndarray = self(arrays.map(to_tensor)).float().cpu().numpy()
         finally:
             self.train(was_training)
         return actions[0] if single else actions

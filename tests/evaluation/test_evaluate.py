@@ -285,6 +285,9 @@ def test_what_a_checkpoint_may_be(checkpoint: Path, tmp_path: Path) -> None:
     assert find_run(bundle) is None
     with pytest.raises(UserError, match="nowhere does not exist"):
         find_weights(tmp_path / "nowhere")
+    for url in ("ws://localhost:8000", "wss://arm:443"):
+        with pytest.raises(UserError, match="policy server"):
+            identity(Path(url))
 
 
 def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:

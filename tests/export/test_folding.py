@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from act_policy.control.policies.onnx_policy import batched_inputs
 from act_policy.export.folding import FoldedPolicy
-from act_policy.export.inputs import batched_inputs
 from act_policy.export.parity import random_observation
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import ImageStatistics

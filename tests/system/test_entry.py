@@ -39,8 +39,10 @@ def script(tmp_path: Path) -> Path:
     colours.mkdir(parents=True)
     for name in ("red", "green"):
         (colours / f"{name}.yaml").write_text(f"name: {name}\nglossy: false\n")
+    (tmp_path / "configs" / "brush").mkdir()
+    (tmp_path / "configs" / "brush" / "plain.yaml").write_text("hairs: 100\n")
     (tmp_path / "configs" / "paint.yaml").write_text(
-        "defaults: [colour: red, _self_]\n"
+        "defaults: [colour: red, brush: plain, _self_]\n"
         "coats: 2\nwidth: 0.5\nfence: ???\nagain: null\nout: null\n"
     )
     path = tmp_path / "paint.py"
@@ -132,6 +134,7 @@ def test_help_names_choices_settings_and_what_must_be_given(script: Path) -> Non
     assert code == 0
     assert "Paint a fence." in text
     assert "colour: green, red" in text
+    assert "brush: plain" not in text  # a group of one leaves no choice
     assert "fence: ???" in text
 
 

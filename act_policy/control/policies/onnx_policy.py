@@ -82,10 +82,7 @@ class OnnxPolicy:
         )
         statistics = json.loads(metadata.get("statistics", "null"))
         self.statistics = Statistics.from_dict(statistics) if statistics else None
-        self._inputs = [f"{IMAGE_PREFIX}{name}" for name in self.schema.camera_names]
-        self._inputs.append(STATE_KEY)
-        if self.schema.environment_state_names:
-            self._inputs.append(ENVIRONMENT_STATE_KEY)
+        self._inputs = input_names(self.schema)
         found = [node.name for node in session.get_inputs()]
         if set(found) != set(self._inputs):
             raise UserError(f"{path}: inputs {sorted(found)}, expected {sorted(self._inputs)}")
@@ -107,17 +104,36 @@ class OnnxPolicy:
         Raises:
             UserError: the observation is not what the schema says.
         """
-        observation = self.schema.check(observation)
-        values = {f"{IMAGE_PREFIX}{name}": image for name, image in observation.images.items()}
-        values[STATE_KEY] = observation.state
-        if observation.environment_state is not None:
-            values[ENVIRONMENT_STATE_KEY] = observation.environment_state
-        single = values[STATE_KEY].ndim == 1
-        if single:
-            values = {key: value[None] for key, value in values.items()}
-        actions = self._run(values)
+        inputs, single = batched_inputs(self.schema, observation)
+        actions = self._run(dict(zip(self._inputs, inputs, strict=True)))
         chunk: np.ndarray = actions[0] if single else actions
         return chunk
+
+
+def input_names(schema: Schema) -> list[str]:
+    """List an exported policy's inputs in their order: the schema's cameras, then the vectors."""
+    names = [f"{IMAGE_PREFIX}{camera}" for camera in schema.camera_names]
+    names.append(STATE_KEY)
+    if schema.environment_state_names:
+        names.append(ENVIRONMENT_STATE_KEY)
+    return names
+
+
+def batched_inputs(
+    schema: Schema, observation: Observation[np.ndarray] | Mapping[str, Any]
+) -> tuple[list[np.ndarray], bool]:
+    """Check an observation; return the inputs with a batch axis, and whether it had none.
+
+    Raises:
+        UserError: the observation is not what the schema says.
+    """
+    observation = schema.check(observation)
+    row = [np.ascontiguousarray(observation.images[name]) for name in schema.camera_names]
+    row.append(observation.state)
+    if observation.environment_state is not None:
+        row.append(observation.environment_state)
+    single = np.ndim(observation.state) == 1
+    return ([array[None] for array in row] if single else row), single
 
 
 def _openvino_runner(

@@ -11,7 +11,7 @@ import numpy as np
 
 from act_policy.control.chunks.policy import ChunkPolicy, check_chunk
 from act_policy.errors import UserError
-from act_policy.types import Observation
+from act_policy.types import Observation, stack_observations
 
 _log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class BatchingPredictor:
             if len(observations) == 1:
                 chunks = self._policy.predict_chunk(observations[0])[None]
             else:
-                chunks = self._policy.predict_chunk(_stack(observations))
+                chunks = self._policy.predict_chunk(stack_observations(observations))
             if len(chunks) != len(observations):
                 raise ValueError(
                     f"the policy predicted {chunks.shape} for {len(observations)} observations"
@@ -139,15 +139,3 @@ class BatchingPredictor:
 class _Request(NamedTuple):
     observation: Observation[np.ndarray]
     answer: asyncio.Future[Prediction]
-
-
-def _stack(observations: Sequence[Observation[np.ndarray]]) -> Observation[np.ndarray]:
-    """Many observations as one with a batch axis."""
-    first = observations[0]
-    return Observation(
-        {name: np.stack([each.images[name] for each in observations]) for name in first.images},
-        np.stack([each.state for each in observations]),
-        None
-        if first.environment_state is None
-        else np.stack([np.asarray(each.environment_state) for each in observations]),
-    )

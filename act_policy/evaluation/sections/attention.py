@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from act_policy.evaluation.sections.heat_map import AttentionShares
 from act_policy.model.act import ACT
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Observation
+from act_policy.types import Observation, stack_observations
 
 
 def read_attention(
@@ -23,18 +23,8 @@ def read_attention(
         policy: on any device; left as it was.
         observations: single ones, raw.
     """
-    batch = Observation(
-        {
-            name: np.stack([np.asarray(one.images[name]) for one in observations])
-            for name in policy.schema.camera_names
-        },
-        np.stack([one.state for one in observations]),
-        None
-        if observations[0].environment_state is None
-        else np.stack([one.environment_state for one in observations]),  # type: ignore[misc]
-    )
     with recorded_weights(policy.act) as weights:
-        policy.predict_chunk(batch)
+        policy.predict_chunk(stack_observations(observations))
     return [_reading(policy.act, one.numpy()) for one in weights[-1].float().cpu()]
 
 
