@@ -1,6 +1,7 @@
 """The error shown to the user, and checks that every package needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -25,6 +26,15 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     if value not in choices:
         listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
         raise UserError(f"{name}={value}: expected {listed}")
+
+
+@contextmanager
+def writing(what: object) -> Iterator[None]:
+    """Turn an OSError into a UserError that names what cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{what}: cannot be written ({error.strerror or error})") from None
 
 
 def check_fields(name: str, plain: Mapping[str, Any], made: type[Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from act_policy.errors import UserError
+from act_policy.errors import writing
 from act_policy.evaluation.rollouts.run import EpisodeResult
 from act_policy.evaluation.statistics import wilson_interval
 from act_policy.system.atomic import atomic_file
@@ -34,20 +34,15 @@ def _episode(result: EpisodeResult) -> dict[str, Any]:
 
 def check_writable(folder: Path) -> None:
     """Make the folder; raise UserError if no file can be written in it."""
-    try:
+    with writing(f"out={folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise UserError(f"out={folder}: cannot be written ({error.strerror})") from None
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
     """Write values so that the file is always either the old one or complete, else UserError."""
-    try:
-        with atomic_file(path) as file:
-            file.write((json.dumps(values, indent=2) + "\n").encode())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
+    with writing(path), atomic_file(path) as file:
+        file.write((json.dumps(values, indent=2) + "\n").encode())
 
 
 def list_warnings(report: Mapping[str, Any]) -> list[str]:

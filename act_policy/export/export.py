@@ -16,7 +16,7 @@ from act_policy.checkpoints.lerobot import files as lerobot_files
 from act_policy.checkpoints.lerobot.checkpoint import load_lerobot, save_lerobot
 from act_policy.checkpoints.locate import ONNX_FILE
 from act_policy.control.policies.onnx_policy import OnnxPolicy
-from act_policy.errors import UserError
+from act_policy.errors import UserError, writing
 from act_policy.export.observations import Observations, demonstrated_observations
 from act_policy.export.onnx import export_onnx
 from act_policy.export.parity import (
@@ -133,11 +133,9 @@ def export_policy(policy: ACTPolicy, folder: Path, config: ExportConfig) -> dict
                 f"another policy; name it in format= (and precision=) too, or give another out="
             )
     existed = folder.exists()
-    try:
+    with writing(f"out={folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".export-", dir=folder))
-    except OSError as error:
-        raise UserError(f"out: {folder} cannot be written: {error}") from None
     try:
         measured = write_formats(policy, work, config)
         one = random_observation(policy, 1, np.random.default_rng(0))

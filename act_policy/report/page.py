@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 
-from act_policy.errors import UserError
+from act_policy.errors import writing
 from act_policy.system.atomic import atomic_file
 
 FOLDER = Path(__file__).parent
@@ -50,8 +50,5 @@ def write_page(path: Path, html: str) -> None:
     Raises:
         UserError: the file cannot be written.
     """
-    try:
-        with atomic_file(path) as file:
-            file.write(html.encode())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
+    with writing(path), atomic_file(path) as file:
+        file.write(html.encode())

@@ -11,7 +11,7 @@ from typing import Any
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from act_policy.errors import UserError
+from act_policy.errors import writing
 from act_policy.system.atomic import atomic_file
 
 SECONDS_BETWEEN_WRITES = 5.0  # each checkpoint and the end write as well
@@ -74,11 +74,8 @@ class MetricsFile(Logger):
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(self.rows)
-        try:
-            with atomic_file(self.path) as file:
-                file.write(text.getvalue().encode())
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be written ({error})") from None
+        with writing(self.path), atomic_file(self.path) as file:
+            file.write(text.getvalue().encode())
         self._unsaved = False
         self._saved_at = time.monotonic()
 

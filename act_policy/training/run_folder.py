@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from act_policy.errors import UserError
+from act_policy.errors import UserError, writing
 from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
 from act_policy.system.versions import versions
 
@@ -75,14 +75,11 @@ def write_start(folder: Path, config: str) -> None:
     Raises:
         UserError: the folder cannot be written.
     """
-    path = folder / VERSIONS_FILE
-    try:
-        with atomic_file(path) as file:
+    with writing(f"out={folder}"):
+        with atomic_file(folder / VERSIONS_FILE) as file:
             file.write((json.dumps([*_starts(folder), versions()], indent=2) + "\n").encode())
         with atomic_file(folder / CONFIG_FILE) as file:
             file.write(config.encode())
-    except OSError as error:
-        raise UserError(f"out={folder}: cannot be written ({error})") from None
 
 
 def _starts(folder: Path) -> list[Any]:
