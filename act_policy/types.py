@@ -114,8 +114,10 @@ class Camera:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Camera":
         """Rebuild from plain values; TypeError where a field is missing or unknown."""
-        values: dict[str, Any] = dict(plain)
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()
+        }
+        return cls(**values)
 
 
 @dataclass(frozen=True)

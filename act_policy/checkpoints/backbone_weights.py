@@ -6,7 +6,7 @@ import torch
 from torchvision.models import ResNet18_Weights, ResNet34_Weights, ResNet50_Weights
 from torchvision.ops import FrozenBatchNorm2d
 
-from act_policy.checkpoints.files import read_state_dict
+from act_policy.checkpoints.files import list_misfits, read_state_dict
 from act_policy.errors import UserError
 from act_policy.model.backbone import ResNet
 
@@ -57,29 +57,22 @@ def load_backbone_weights(backbone: ResNet, weights: str | Path | None) -> None:
         found = read_state_dict(path)
     except UserError as error:
         raise UserError(f"backbone_weights={error}") from None
-    expected = backbone.state_dict()
+    ours = backbone.state_dict()
     kept = {
         key: tensor
         for key, tensor in found.items()
-        if key in expected
+        if key in ours
         or not (key.startswith(("fc.", "layer")) or key.endswith("num_batches_tracked"))
     }
     # num_batches_tracked only counts; files of a frozen norm lack it.
-    missing = [k for k in expected if k not in kept and not k.endswith("num_batches_tracked")]
-    unknown = [key for key in kept if key not in expected]
-    shapes = [
-        f"{key} {tuple(tensor.shape)} instead of {tuple(expected[key].shape)}"
-        for key, tensor in kept.items()
-        if key in expected and tensor.shape != expected[key].shape
-    ]
-    if missing or unknown or shapes:
-        problems = [
-            *(f"lacks {key}" for key in missing[:2]),
-            *(f"has unknown {key}" for key in unknown[:2]),
-            *(f"has {shape}" for shape in shapes[:2]),
-        ]
+    expected = {
+        key: tuple(tensor.shape)
+        for key, tensor in ours.items()
+        if key in kept or not key.endswith("num_batches_tracked")
+    }
+    if misfits := list_misfits(kept, expected):
         raise UserError(
-            f"backbone_weights={path} does not fit {backbone.name}: {'; '.join(problems)}; "
+            f"backbone_weights={path} does not fit {backbone.name}: {'; '.join(misfits[:4])}; "
             "pretrained weights need backbone_width 1 and a batch norm (frozen_batch or batch)"
         )
     backbone.load_state_dict(kept, strict=False)

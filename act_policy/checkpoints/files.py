@@ -59,3 +59,17 @@ def read_state_dict(path: Path) -> Mapping[str, Tensor]:
     if not all(isinstance(value, Tensor) for value in found.values()):
         raise UserError(f"{path} is not a state dict (names to tensors)")
     return found
+
+
+def list_misfits(found: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """List the tensors that are missing, unknown or of another shape than expected."""
+    shapes = {name: tuple(found[name].shape) for name in sorted(found)}
+    return [
+        *(f"missing {name} {shape}" for name, shape in expected.items() if name not in shapes),
+        *(f"unknown {name} {shape}" for name, shape in shapes.items() if name not in expected),
+        *(
+            f"{name} is {shapes[name]} instead of {shape}"
+            for name, shape in expected.items()
+            if shapes.get(name, shape) != shape
+        ),
+    ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from act_policy.data.schemas import SchemaSource
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_whole_number
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,6 @@ class Source:
                 raise UserError(
                     f"source.image_size is {list(size)}; expected [HEIGHT,WIDTH] in pixels"
                 )
-        if heads is not None and (type(heads) is not int or heads < 1):
-            raise UserError(f"source.heads is {heads!r}; expected a whole number")
+        if heads is not None:
+            check_whole_number("source.heads", heads, 1)
         return cls(cameras, size, heads, schema)

@@ -17,6 +17,7 @@ and parity.json with each format's largest error and latency; nothing if one of 
 folder of the original ACT needs source.cameras=[top,wrist] source.image_size=[480,640] too.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,12 @@ def main(config: Any) -> None:
     from act_policy.data.selection.demonstrations import reading_options
     from act_policy.export.export import ExportConfig, export_policy
 
-    settings = ExportConfig.checked(
+    settings = ExportConfig(
         names(config.format), names(config.precision), config.max_error, config.observations
     )
     policy = open_network(config.checkpoint, Source.from_config(config.source))
-    settings = settings._replace(
-        reading=reading_options(run_config(find_run(Path(config.checkpoint))))
-    )
+    reading = reading_options(run_config(find_run(Path(config.checkpoint))))
+    settings = replace(settings, reading=reading)
     out = Path(config.out)
     print(f"exporting {config.checkpoint} as {', '.join(settings.formats)}")
     report = export_policy(policy, out, settings)

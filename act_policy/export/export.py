@@ -5,9 +5,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +50,8 @@ OBSERVATIONS = 32
 """Number of observations that calibrate, and of further ones that are compared."""
 
 
-class ExportConfig(NamedTuple):
+@dataclass(frozen=True)
+class ExportConfig:
     """The formats and precisions to write, and how precise they have to be.
 
     precisions: of format onnx; those below fp32 may differ by max_error standard deviations of
@@ -60,38 +61,27 @@ class ExportConfig(NamedTuple):
     reading: how the policy's run read its demonstrations, see `open_demonstrations`.
     """
 
-    formats: tuple[str, ...]
-    precisions: tuple[Precision, ...] = ("fp32",)
+    formats: Sequence[str]
+    precisions: Sequence[str] = ("fp32",)
     max_error: float = MAX_ERROR
     observations: str | None = None
-    reading: Mapping[str, Any] = MappingProxyType({})
+    reading: Mapping[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def checked(
-        cls,
-        formats: Sequence[str],
-        precisions: Sequence[str],
-        max_error: float = MAX_ERROR,
-        observations: str | None = None,
-    ) -> "ExportConfig":
-        """Raise UserError unless everything is known and something is asked for."""
-        unknown = [name for name in formats if name not in FORMATS]
-        if unknown or not formats:
-            raise UserError(f"format is {list(formats)}; expected some of {', '.join(FORMATS)}")
-        found = tuple(name for name in PRECISIONS if name in precisions)
-        if not found or len(found) != len(set(precisions)):
+    def __post_init__(self) -> None:
+        for name, chosen, known in (
+            ("format", self.formats, FORMATS),
+            ("precision", self.precisions, PRECISIONS),
+        ):
+            if not chosen or set(chosen) - set(known):
+                raise UserError(f"{name} is {list(chosen)}; expected some of {', '.join(known)}")
+        if set(self.precisions) != {"fp32"} and "onnx" not in self.formats:
             raise UserError(
-                f"precision is {list(precisions)}; expected some of {', '.join(PRECISIONS)}"
+                f"precision={list(self.precisions)} is of format onnx; name onnx in format= too"
             )
-        if found != ("fp32",) and "onnx" not in formats:
+        if not self.max_error > 0:
             raise UserError(
-                f"precision={list(precisions)} is of format onnx; name onnx in format= too"
+                f"max_error is {self.max_error}; expected a positive number of standard deviations"
             )
-        if not max_error > 0:
-            raise UserError(
-                f"max_error is {max_error}; expected a positive number of standard deviations"
-            )
-        return cls(tuple(formats), found, max_error, observations)
 
     def marks(self) -> dict[str, str]:
         """Name the file that shows, for each format to write, that a folder holds it."""
@@ -101,7 +91,7 @@ class ExportConfig(NamedTuple):
         return {name: mark for name, mark in MARKS.items() if name in wanted}
 
 
-def _onnx_name(precision: Precision) -> str:
+def _onnx_name(precision: str) -> str:
     return "onnx" if precision == "fp32" else f"onnx_{precision}"
 
 
@@ -184,7 +174,8 @@ def write_formats(policy: ACTPolicy, folder: Path, config: ExportConfig) -> dict
     if "policy_package" in config.formats:
         write_package(policy, fp32, folder / PACKAGE_FOLDER)
         written["policy_package"] = PackagePolicy(folder / PACKAGE_FOLDER).predict_chunk
-    precisions = config.precisions if "onnx" in config.formats else ()
+    wanted = config.precisions if "onnx" in config.formats else ()
+    precisions = [precision for precision in PRECISIONS if precision in wanted]
     if "fp32" in precisions:
         written["onnx"] = OnnxPolicy(fp32).predict_chunk
     measured = {name: measure_parity(policy, predict, name) for name, predict in written.items()}

@@ -8,7 +8,7 @@ from einops import rearrange
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from act_policy.types import FieldStatistics, Observation, Statistics
+from act_policy.types import Observation, Statistics
 
 # Of images in [0, 1], RGB; the backbone's pretrained weights expect them.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -58,13 +58,8 @@ class Normalizer(nn.Module):
         std = IMAGENET_STD if own is None else np.stack([image.std for image in own.values()])
         self.register_buffer("image_mean", torch.tensor(mean, dtype=torch.float32))
         self.register_buffer("image_std", torch.tensor(std, dtype=torch.float32))
-        fields: dict[str, FieldStatistics | None] = {
-            "state": statistics.state,
-            "action": statistics.action,
-            "environment_state": statistics.environment_state,
-        }
-        for name, field in fields.items():
-            if field is not None:
+        for name in ("state", "action", "environment_state"):
+            if (field := getattr(statistics, name)) is not None:
                 mean = np.asarray(field.mean, dtype=np.float32)
                 scale = np.asarray(statistics.scale(field), dtype=np.float32)
                 self.register_buffer(f"{name}_mean", torch.tensor(mean))

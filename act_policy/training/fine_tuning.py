@@ -16,7 +16,7 @@ from act_policy.checkpoints.source import Source
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.run_folder import is_first_process
-from act_policy.types import FieldStatistics, Schema, Statistics
+from act_policy.types import Schema, Statistics
 
 FAR = 10.0
 """Standard deviations beyond which a value of the new demonstrations causes a warning."""
@@ -99,22 +99,14 @@ def check_names(policy: ACTPolicy, schema: Schema) -> None:
 
 def keep_normalisation(before: Statistics, now: Statistics) -> Statistics:
     """Combine the old mean, deviation and floor, the range of both, and the new step count."""
-
-    def field(old: FieldStatistics | None, new: FieldStatistics | None) -> FieldStatistics | None:
-        if old is None or new is None:
-            return old
-        # An imported policy's range may be unknown, NaN.
-        return old._replace(min=np.fmin(old.min, new.min), max=np.fmax(old.max, new.max))
-
-    state, action = field(before.state, now.state), field(before.action, now.action)
-    assert state is not None
-    assert action is not None
-    return before._replace(
-        state=state,
-        action=action,
-        environment_state=field(before.environment_state, now.environment_state),
-        step_count=now.step_count,
-    )
+    kept: dict[str, Any] = {"step_count": now.step_count}
+    for name in ("state", "action", "environment_state"):
+        old, new = getattr(before, name), getattr(now, name)
+        if old is not None and new is not None:
+            # An imported policy's range may be unknown, NaN.
+            low, high = np.fmin(old.min, new.min), np.fmax(old.max, new.max)
+            kept[name] = old._replace(min=low, max=high)
+    return before._replace(**kept)
 
 
 def warn_of_far_values(before: Statistics, now: Statistics, schema: Schema) -> None:

@@ -107,13 +107,13 @@ def test_files_that_do_not_fit_are_refused_and_change_nothing(tmp_path: Path) ->
     load_backbone_weights(narrow, tmp_path / "good.pth")
     cases = [
         ("absent.pth", narrow, "does not exist"),
-        ("missing.pth", narrow, r"lacks layer2\.0\.bn1\.weight"),
+        ("missing.pth", narrow, r"missing layer2\.0\.bn1\.weight"),
         ("unknown.pth", narrow, r"unknown head\.weight"),
         ("list.pth", narrow, "is not a checkpoint"),
         ("garbage.safetensors", narrow, "cannot be read"),
-        ("good.pth", ResNet("resnet18", 2, 0.5), r"conv1\.weight \(16, 3, 7, 7\) instead of"),
+        ("good.pth", ResNet("resnet18", 2, 0.5), r"conv1\.weight is \(16, 3, 7, 7\) instead of"),
         ("good.pth", ResNet("resnet18", 2, 0.25, "group"), r"unknown bn1\.running_mean"),
-        ("good.pth", ResNet("resnet34", 1, 0.25), r"lacks layer1\.2\.conv1\.weight"),
+        ("good.pth", ResNet("resnet34", 1, 0.25), r"missing layer1\.2\.conv1\.weight"),
     ]
     for name, network, message in cases:
         before = network.conv1.weight.clone()

@@ -242,7 +242,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         (["onnx"], ["int8"], {"max_error": 0.0}, "positive number"),
     ):
         with pytest.raises(UserError, match=message):
-            ExportConfig.checked(formats, precisions, **more)
+            ExportConfig(formats, precisions, **more)
 
 
 def test_a_precision_that_costs_too_much_is_refused(

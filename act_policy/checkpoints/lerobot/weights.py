@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from act_policy.checkpoints.files import list_misfits
 from act_policy.errors import UserError
 from act_policy.model.act import ACT
 from act_policy.model.config import ACTConfig
@@ -99,18 +100,7 @@ def from_lerobot(
     expected = {name: tuple(tensor.shape) for name, tensor in to_lerobot(config, ours).items()}
     if not config.latent_size:
         expected[LATENT_WEIGHT] = (config.width, latent_size)
-    problems = [f"missing {name} {expected[name]}" for name in expected if name not in theirs]
-    problems += [
-        f"unknown {name} {tuple(theirs[name].shape)}"
-        for name in sorted(theirs)
-        if name not in expected
-    ]
-    problems += [
-        f"{name} is {tuple(theirs[name].shape)} instead of {shape}"
-        for name, shape in expected.items()
-        if name in theirs and tuple(theirs[name].shape) != shape
-    ]
-    if problems:
+    if problems := list_misfits(theirs, expected):
         raise UserError("the tensors do not fit the network: " + "; ".join(problems))
     if config.latent_size:
         table = sine_positions(2 + config.chunk_length, config.width)[None]
