@@ -1,4 +1,4 @@
-"""The benchmark's clockwork, and that each suite runs from the command line."""
+"""The benchmark's timing, and a run of each suite from the command line."""
 
 import importlib
 import json
@@ -18,12 +18,12 @@ common = importlib.import_module("benchmarks.common")
 train = importlib.import_module("benchmarks.train")
 
 
-def test_repeats_are_cut_out_of_the_marks() -> None:
+def test_marks_are_divided_into_repeats() -> None:
     marks = [0.0, 1.0, 2.0, 4.0, 6.0, 7.0, 8.0]  # steps of 1, 1, 2, 2, 1, 1 seconds
     assert train.seconds_per_step(marks, 3) == [1.0, 2.0, 1.0]
 
 
-def test_calls_come_in_whole_episodes() -> None:
+def test_whole_episodes_are_timed() -> None:
     calls: list[int] = []
     seconds = common.time_calls(
         SimpleNamespace(repeats=2, seconds=0.0), lambda: calls.append(1), whole=5

@@ -1,4 +1,4 @@
-"""Every shipped configuration composes, and what it names can be built."""
+"""Every shipped configuration composes, and all objects that it names can be built."""
 
 import sys
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def choices(group: str) -> list[str]:
     return sorted(p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml"))
 
 
-def composed(*overrides: str, name: str = "train") -> DictConfig:
+def compose_config(*overrides: str, name: str = "train") -> DictConfig:
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         return compose(name, list(overrides))
 
@@ -65,24 +65,24 @@ def check(config: DictConfig) -> None:
 
 @pytest.mark.parametrize("choice", choices("experiment"))
 def test_experiments(choice: str) -> None:
-    check(composed(f"experiment={choice}"))
+    check(compose_config(f"experiment={choice}"))
 
 
 @pytest.mark.parametrize("choice", choices("debug"))
-def test_debug_goes_with_every_experiment(choice: str) -> None:
+def test_debug_combines_with_every_experiment(choice: str) -> None:
     for experiment in choices("experiment"):
-        check(composed(f"experiment={experiment}", f"debug={choice}"))
+        check(compose_config(f"experiment={experiment}", f"debug={choice}"))
 
 
 @pytest.mark.parametrize("group", ["model", "optim", "callbacks", "data"])
 def test_groups(group: str) -> None:
     for choice in choices(group):
-        check(composed(f"{group}={choice}"))
+        check(compose_config(f"{group}={choice}"))
 
 
 @pytest.mark.parametrize("choice", choices("trainer"))
 def test_trainers(choice: str, tmp_path: Path) -> None:
-    config = composed(f"trainer={choice}")
+    config = compose_config(f"trainer={choice}")
     trainer = instantiate(
         config.trainer, folder=tmp_path, max_steps=5, validate_every=2, log_every=1
     )
@@ -92,9 +92,9 @@ def test_trainers(choice: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_loggers_name_what_can_be_imported() -> None:
+def test_classes_named_by_loggers_can_be_imported() -> None:
     for choice in choices("logger"):
-        for logger in composed(f"logger={choice}").logger.values():
+        for logger in compose_config(f"logger={choice}").logger.values():
             module, _, name = logger._target_.rpartition(".")
             __import__(module)
             assert hasattr(sys.modules[module], name)
@@ -102,29 +102,29 @@ def test_loggers_name_what_can_be_imported() -> None:
 
 @pytest.mark.parametrize("choice", choices("model"))
 def test_networks(choice: str) -> None:
-    config = act_config(composed(f"model={choice}").model)
+    config = act_config(compose_config(f"model={choice}").model)
     assert f"(b, {config.chunk_length}, 4)" in ACT(config).describe()
 
 
-def test_act_paper_is_the_originals_network() -> None:
-    config = act_config(composed("model=act_paper").model)
+def test_act_paper_is_the_original_network() -> None:
+    config = act_config(compose_config("model=act_paper").model)
     assert config == ACTConfig.for_schema(SCHEMA)  # the defaults of ACTConfig are the paper's
 
 
-def test_every_field_of_the_network_stands_in_every_model_config() -> None:
+def test_every_model_config_sets_every_field_of_the_network() -> None:
     given = {"cameras", "state_size", "action_size", "environment_state_size"}
     fields = set(ACTConfig.__dataclass_fields__) - given
     for choice in choices("model"):
-        assert set(composed(f"model={choice}").model) == fields
+        assert set(compose_config(f"model={choice}").model) == fields
 
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in CONFIGS.glob("*.yaml")))
-def test_every_script_has_its_configuration(name: str) -> None:
+def test_every_script_has_a_configuration(name: str) -> None:
     assert (ROOT / "scripts" / f"{name}.py").is_file()
 
 
 def test_a_run_saved_under_older_names_can_be_resumed() -> None:
-    now = composed("experiment=tiny", "loss.kl_weight=2.0", "backbone_weights=file.pth")
+    now = compose_config("experiment=tiny", "loss.kl_weight=2.0", "backbone_weights=file.pth")
     saved = now.copy()
     OmegaConf.set_struct(saved, False)
     saved.model.kl_weight, saved.model.backbone_weights = 2.0, "file.pth"

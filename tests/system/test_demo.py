@@ -1,4 +1,4 @@
-"""`make demo` in small: record, train, evaluate, export, each by its script as a user runs it."""
+"""A small `make demo`: record, train, evaluate and export by the scripts, as a user runs them."""
 
 import json
 import os
@@ -48,17 +48,17 @@ def test_from_demonstrations_to_an_exported_policy(tmp_path: Path) -> None:
     assert (tmp_path / "demonstrations.inspection.html").is_file()
     run(tmp_path, "train", "experiment=tiny", "data.path=demonstrations", "out=run")
 
-    said = run(tmp_path, "evaluate", "checkpoint=run", "episodes=2", "videos=1", "execute_steps=4")
+    text = run(tmp_path, "evaluate", "checkpoint=run", "episodes=2", "videos=1", "execute_steps=4")
     report = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert report["environment"] == TASK
     assert set(report["baselines"]) == {"black_image", "replayed_demonstration"}
     for results in (report, *report["baselines"].values()):
         assert [episode["seed"] for episode in results["episodes"]] == [1000, 1001]
     assert report["settings"]["quality"] == "exact"
-    assert report["settings"]["max_steps"] == 200  # of the task, as it was recorded
-    # ten steps of training beat nothing, and that is said
-    assert "warning: the policy is not clearly better than the black image" in said
-    assert "at most 200 steps, exact images" in " ".join(said.split())
+    assert report["settings"]["max_steps"] == 200  # the task's limit, from the recording
+    # after ten steps of training the policy beats no baseline
+    assert "warning: the policy is not clearly better than the black image" in text
+    assert "at most 200 steps, exact images" in " ".join(text.split())
     assert list((tmp_path / "run" / "videos").glob("seed_100*.mp4"))
 
     refused = subprocess.run(

@@ -1,4 +1,4 @@
-"""What README and docs tell a reader to type exists: scripts, their settings, make's targets."""
+"""Commands in README and docs exist: scripts, their settings, make's targets."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def commands(document: Path) -> list[str]:
-    """Every call of a script or of make: in code blocks, and between backticks in a sentence."""
+    """Return every call of a script or of make, in code blocks and between backticks."""
     text = document.read_text()
     blocks = re.findall(r"```(?:bash|sh)?\n(.*?)```", text, re.S)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
@@ -27,13 +27,13 @@ def commands(document: Path) -> list[str]:
 CALLS = sorted({command for document in DOCUMENTS for command in commands(document)})
 
 
-def test_the_documents_show_commands() -> None:
+def test_the_documents_contain_commands() -> None:
     assert {"make demo", "make test"} <= set(CALLS)
     assert len(CALLS) > 10
 
 
 @pytest.mark.parametrize("command", [c for c in CALLS if c.startswith("python")])
-def test_a_script_takes_the_settings_that_a_document_shows(command: str) -> None:
+def test_scripts_accept_the_settings_in_the_documents(command: str) -> None:
     _, script, *arguments = shlex.split(command)
     assert (ROOT / script).is_file()
     if arguments[:1] == ["-m"]:
@@ -43,6 +43,6 @@ def test_a_script_takes_the_settings_that_a_document_shows(command: str) -> None
 
 
 @pytest.mark.parametrize("command", [c for c in CALLS if c.startswith("make")])
-def test_make_knows_the_targets_that_a_document_shows(command: str) -> None:
+def test_make_has_the_targets_in_the_documents(command: str) -> None:
     done = subprocess.run(["make", "-n", *command.split()[1:]], cwd=ROOT, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()

@@ -1,4 +1,4 @@
-"""The shared wrapper as a user meets it: a script in its own process, its exit code, its words."""
+"""The shared wrapper from a user's view: a script in its own process, its exit code and output."""
 
 import subprocess
 import sys
@@ -61,7 +61,7 @@ def call(script: Path, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_composes_and_leaves_nothing_behind(script: Path) -> None:
+def test_a_script_gets_its_configuration_and_leaves_no_files(script: Path) -> None:
     before = sorted(script.parent.iterdir())
     assert call(script, "fence=north", "colour=green", "coats=3", "width=2") == (
         0,
@@ -92,7 +92,7 @@ def test_composes_and_leaves_nothing_behind(script: Path) -> None:
         ("--verbose", ["--verbose", "--help"]),
     ],
 )
-def test_wrong_input_is_2_and_says_which(script: Path, argument: str, words: list[str]) -> None:
+def test_wrong_input_exits_with_2_by_name(script: Path, argument: str, words: list[str]) -> None:
     code, _, error = call(script, "fence=north", argument)
     assert code == 2
     assert "Traceback" not in error
@@ -101,12 +101,12 @@ def test_wrong_input_is_2_and_says_which(script: Path, argument: str, words: lis
         assert word in error
 
 
-def test_a_missing_value_is_2_and_named(script: Path) -> None:
+def test_a_missing_value_exits_with_2_and_is_named(script: Path) -> None:
     code, _, error = call(script)
     assert (code, error) == (2, "error: missing: give fence=...\n")
 
 
-def test_a_missing_choice_is_2_with_what_there_is(script: Path) -> None:
+def test_a_missing_choice_exits_with_2_and_the_options(script: Path) -> None:
     paint = script.parent / "configs" / "paint.yaml"
     paint.write_text(paint.read_text().replace("colour: red", "colour: '???'"))
     woods = script.parent / "configs" / "colour" / "wood"  # choices in a folder count too
@@ -129,7 +129,7 @@ def test_exit_codes(script: Path) -> None:
     assert (code, error) == (130, "interrupted\n")
 
 
-def test_help_names_choices_settings_and_what_must_be_given(script: Path) -> None:
+def test_help_names_choices_settings_and_required_values(script: Path) -> None:
     code, text, _ = call(script, "--help")
     assert code == 0
     assert "Paint a fence." in text
@@ -138,7 +138,7 @@ def test_help_names_choices_settings_and_what_must_be_given(script: Path) -> Non
     assert "fence: ???" in text
 
 
-def test_a_saved_configuration_is_kept_but_for_what_is_said_again(script: Path) -> None:
+def test_a_saved_configuration_is_kept_except_for_new_arguments(script: Path) -> None:
     saved = script.parent / "saved.yaml"
     saved.write_text("colour: {name: blue, glossy: true}\ncoats: 7\nwidth: 9.0\nfence: old\n")
     assert call(script, "again=saved.yaml", "width=1.5")[1] == "blue 7 1.5\n"
@@ -158,13 +158,13 @@ def test_a_sweep_gives_each_job_a_folder(script: Path) -> None:
     assert "out sweep/b" in named
 
 
-def test_a_failing_job_of_a_sweep_is_2_with_one_message(script: Path) -> None:
+def test_a_failing_job_of_a_sweep_exits_with_2_and_one_message(script: Path) -> None:
     code, text, error = call(script, "-m", "fence=north", "colour.name=black,red", "out=sweep")
     assert code == 2
     assert "Traceback" not in error
     assert "colour.name=black" in error  # which job
     assert error.endswith("error: fence.yaml: black is sold out\n")
-    assert "red 2" in text  # the others run
+    assert "red 2" in text  # the other jobs run
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_failing_job_of_a_sweep_is_2_with_one_message(script: Path) -> None:
         ("hydra/launcher=cloud", "hydra/launcher"),
     ],
 )
-def test_wrong_input_of_a_sweep_is_2(script: Path, argument: str, words: str) -> None:
+def test_wrong_input_of_a_sweep_exits_with_2(script: Path, argument: str, words: str) -> None:
     code, text, error = call(script, "--multirun", "fence=north", argument)
     assert (code, text) == (2, "")
     assert "Traceback" not in error

@@ -1,11 +1,11 @@
-"""Locks on files: one process at a time, or several that share, and none outlives its file."""
+"""Locks on files: one process, or several that share; each lock ends with its open file."""
 
 import pytest
 
 from act_policy.system.locks import create_locked, lock, lock_shared, try_lock
 
 
-def test_a_lock_keeps_others_out_until_its_file_is_closed(tmp_path):
+def test_a_lock_excludes_others_until_its_file_is_closed(tmp_path):
     path = tmp_path / "lock"
     with create_locked(path, "xb") as file, path.open("rb") as other:
         assert not try_lock(other)
@@ -15,7 +15,7 @@ def test_a_lock_keeps_others_out_until_its_file_is_closed(tmp_path):
         create_locked(path, "xb")
 
 
-def test_shared_locks_keep_out_only_those_that_want_the_file_alone(tmp_path):
+def test_shared_locks_exclude_only_exclusive_ones(tmp_path):
     path = tmp_path / "lock"
     path.touch()
     with path.open("rb") as one, path.open("rb") as other, path.open("rb") as third:
@@ -27,7 +27,7 @@ def test_shared_locks_keep_out_only_those_that_want_the_file_alone(tmp_path):
         lock(third)
 
 
-def test_a_new_file_that_is_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+def test_a_new_file_removed_before_it_is_locked_is_created_again(tmp_path, monkeypatch):
     path = tmp_path / "lock"
     calls = []
 

@@ -1,4 +1,4 @@
-"""A run on a selection: trained, resumed, evaluated and exported as what was selected."""
+"""A run on a selection is trained, resumed, evaluated and exported with the same selection."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The served policy as a user starts it: a process of its own that can be killed and stopped."""
+"""A policy server as a user starts it: a separate process that can be killed and stopped."""
 
 import json
 import os
@@ -37,25 +37,25 @@ def policy_file(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The script's process and where its clients connect to."""
+def start_server(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the script; yield its process and the address for clients."""
     command = [sys.executable, str(SCRIPT), "port=0", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        said = ""
-        while (found := re.search(r"clients: (\S+)", said)) is None:
+        output = ""
+        while (address := re.search(r"clients: (\S+)", output)) is None:
             line = process.stdout.readline()
-            assert line, f"it ended: {said}"
-            said += line
-        yield process, found[1]
+            assert line, f"the server ended: {output}"
+            output += line
+        yield process, address[1]
     finally:
         process.kill()
         process.communicate()
 
 
 def test_an_onnx_file_is_served_without_torch(policy_file: Path) -> None:
-    with started(f"checkpoint={policy_file}") as (process, url):
+    with start_server(f"checkpoint={policy_file}") as (process, url):
         with RemotePolicy(url, sha256=sha256_of(policy_file), timeout=10.0) as remote:
             expected = OnnxPolicy(policy_file).predict_chunk(OBSERVATION)
             np.testing.assert_array_equal(remote.predict_chunk(OBSERVATION), expected)
@@ -64,13 +64,13 @@ def test_an_onnx_file_is_served_without_torch(policy_file: Path) -> None:
         if maps.exists():
             assert "libtorch" not in maps.read_text()
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=20)
-        assert said.endswith("stopped\n")
+        output, _ = process.communicate(timeout=20)
+        assert output.endswith("stopped\n")
         assert process.returncode == 0
 
 
-def test_server_killed_in_mid_episode(policy_file: Path) -> None:
-    with started(f"checkpoint={policy_file}") as (process, url):
+def test_the_server_is_killed_during_an_episode(policy_file: Path) -> None:
+    with start_server(f"checkpoint={policy_file}") as (process, url):
         executor = ChunkExecutor(RemotePolicy(url, arm="left"), execute_steps=1)
         executor.select_action(OBSERVATION)
         process.kill()
@@ -83,8 +83,8 @@ def test_server_killed_in_mid_episode(policy_file: Path) -> None:
 
 
 def test_a_stall_of_two_seconds(policy_file: Path) -> None:
-    """As long as the server is stopped nothing arrives, nor is anything refused."""
-    with started(f"checkpoint={policy_file}") as (process, url):
+    """A stopped process accepts connections but answers nothing."""
+    with start_server(f"checkpoint={policy_file}") as (process, url):
         remote = RemotePolicy(url, arm="left", timeout=0.5)
         remote.predict_chunk(OBSERVATION)
         process.send_signal(signal.SIGSTOP)
@@ -97,7 +97,7 @@ def test_a_stall_of_two_seconds(policy_file: Path) -> None:
         time.sleep(max(0.0, 2.0 - (time.monotonic() - began)))
         process.send_signal(signal.SIGCONT)
         remote.timeout = 10.0
-        remote.connect()  # its own former connection does not keep it from its arm
+        remote.connect()  # its own former connection does not block it
         np.testing.assert_array_equal(
             remote.predict_chunk(OBSERVATION), OnnxPolicy(policy_file).predict_chunk(OBSERVATION)
         )
@@ -114,7 +114,9 @@ def test_a_stall_of_two_seconds(policy_file: Path) -> None:
         (["checkpoint={}", "observation_keys.cameras={top: images/a}"], "cameras names top"),
     ],
 )
-def test_what_cannot_be_served(policy_file: Path, arguments: list[str], words: str) -> None:
+def test_impossible_settings_are_refused(
+    policy_file: Path, arguments: list[str], words: str
+) -> None:
     arguments = [a.replace("{}", str(policy_file)) for a in arguments]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
@@ -126,9 +128,9 @@ def test_what_cannot_be_served(policy_file: Path, arguments: list[str], words: s
     assert words in done.stderr
 
 
-def test_key_from_a_file_and_a_warning_for_the_network(policy_file: Path, tmp_path: Path) -> None:
+def test_an_api_key_file_and_a_warning_on_an_open_port(policy_file: Path, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("secret\n")
-    with started(
+    with start_server(
         f"checkpoint={policy_file}", "host=0.0.0.0", f"api_key_file={tmp_path / 'key'}"
     ) as (_, url):
         url = url.replace("0.0.0.0", "127.0.0.1")
@@ -158,14 +160,14 @@ def test_the_benchmark_counts_failures_and_memory(tmp_path: Path) -> None:
     assert abs(found["server's memory grew by"]) < 20
 
 
-def test_weights_that_change_while_they_are_loaded_are_not_served(
+def test_weights_that_change_during_loading_are_not_served(
     policy_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load = serve.load
 
     def overtaken(path: Path, config: object) -> object:
         policy = load(path, config)
-        path.write_bytes(path.read_bytes() + b"x")  # as a training does that goes on
+        path.write_bytes(path.read_bytes() + b"x")  # like a training that still runs
         return policy
 
     async def serves_nobody(server: object, on_ready: object) -> None: ...

@@ -32,7 +32,7 @@ from act_policy.types import Camera, Observation, Schema
 from tests.paths import ROOT
 
 TRAIN = [sys.executable, str(ROOT / "scripts" / "train.py")]
-PATIENCE = 300.0  # seconds for one process, on a machine that does other things as well
+PATIENCE = 300.0  # seconds for one process, on a busy machine
 SCHEMA = Schema(
     cameras=(Camera("front", 16, 16),),
     state_names=("x", "y"),
@@ -45,7 +45,7 @@ SCHEMA = Schema(
 
 @pytest.fixture(scope="module")
 def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four episodes; the action is twice the state."""
+    """Write four episodes in which the action is twice the state."""
     folder = tmp_path_factory.mktemp("demonstrations")
     rng = np.random.default_rng(0)
     for episode, steps in enumerate((9, 5, 7, 6)):
@@ -91,7 +91,7 @@ def test_help_is_fast_and_loads_no_torch() -> None:
     assert took < 3
 
 
-def test_a_sweep_trains_as_single_runs_do(demonstrations: Path, tmp_path: Path) -> None:
+def test_a_sweep_trains_like_single_runs(demonstrations: Path, tmp_path: Path) -> None:
     tiny = ("experiment=tiny", f"data.path={demonstrations}", "max_steps=4", "validate_every=2")
     done = call("-m", *tiny, "seed=0,1", "out=sweep", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -104,7 +104,7 @@ def test_a_sweep_trains_as_single_runs_do(demonstrations: Path, tmp_path: Path) 
     assert losses["sweep/1"] == losses["single"] != losses["sweep/0"]
 
 
-def test_trains_and_leaves_a_whole_run(demonstrations: Path, tmp_path: Path) -> None:
+def test_training_leaves_a_complete_run(demonstrations: Path, tmp_path: Path) -> None:
     done = call("experiment=tiny", f"data.path={demonstrations}", "out=run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for word in ("Warning", "litlogger", "GPU available", "Seed set", "Traceback"):
@@ -163,7 +163,7 @@ def test_trains_and_leaves_a_whole_run(demonstrations: Path, tmp_path: Path) -> 
         (["resume=last"], ["out=RUN"]),
     ],
 )
-def test_wrong_input_is_2_with_one_message_and_leaves_nothing(
+def test_wrong_input_exits_with_2_and_leaves_no_files(
     demonstrations: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -171,13 +171,13 @@ def test_wrong_input_is_2_with_one_message_and_leaves_nothing(
     arguments: list[str],
     words: list[str],
 ) -> None:
-    # in this process, where torch is loaded already
+    # in this process, which has already loaded torch
     given = [a.replace("DEMOS", str(demonstrations)) for a in arguments]
     if not any(a.startswith("experiment=") for a in given):
         given.append("experiment=tiny")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["train.py", *given])
-    monkeypatch.setenv("WANDB_SILENT", "true")  # what the script sets goes with the test
+    monkeypatch.setenv("WANDB_SILENT", "true")  # restored after the test
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
     assert end.value.code == 2
@@ -189,8 +189,8 @@ def test_wrong_input_is_2_with_one_message_and_leaves_nothing(
 
 
 @pytest.mark.slow
-def test_one_episode_instead_of_a_list_is_2(demonstrations: Path, tmp_path: Path) -> None:
-    # in its own process: beartype, which the tests turn on, would be quicker
+def test_one_episode_instead_of_a_list_exits_with_2(demonstrations: Path, tmp_path: Path) -> None:
+    # in its own process: here beartype, which the tests enable, would refuse the value first
     arguments = ("experiment=tiny", f"data.path={demonstrations}", f"out={tmp_path / 'run'}")
     done = call(*arguments, "data.train_episodes=5")
     assert done.returncode == 2
@@ -198,7 +198,7 @@ def test_one_episode_instead_of_a_list_is_2(demonstrations: Path, tmp_path: Path
 
 
 def write_compressed(folder: Path) -> None:
-    """Four episodes of others, without names; one frame of the first is cut off."""
+    """Write four nameless episodes of other software; one frame of the first is cut off."""
     rng = np.random.default_rng(0)
     folder.mkdir()
     for episode in range(4):
@@ -214,7 +214,7 @@ def write_compressed(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_relative_paths_hold_from_anywhere_and_skipped_frames_are_told(tmp_path: Path) -> None:
+def test_relative_paths_work_from_anywhere_and_skipped_frames_are_reported(tmp_path: Path) -> None:
     write_compressed(tmp_path / "theirs")
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA.to_dict()))
     relative = ["data.path=theirs", "data.schema=schema.json", "data.cache=cache"]
@@ -229,7 +229,7 @@ def test_relative_paths_hold_from_anywhere_and_skipped_frames_are_told(tmp_path:
 
 
 @pytest.mark.slow
-def test_what_is_unusual_about_the_demonstrations_is_told_first(
+def test_warnings_about_the_demonstrations_come_first(
     demonstrations: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, copy in (("000000", "0"), ("000001", "1"), ("000000", "2")):
@@ -245,19 +245,19 @@ def test_what_is_unusual_about_the_demonstrations_is_told_first(
         check_demonstrations(open_dataset(tmp_path), config)
 
 
-def test_resume_goes_on_from_a_copied_run_folder(demonstrations: Path, tmp_path: Path) -> None:
+def test_a_copied_run_folder_can_be_resumed(demonstrations: Path, tmp_path: Path) -> None:
     first = call("experiment=tiny", f"data.path={demonstrations}", f"out={tmp_path / 'first'}")
     assert first.returncode == 0, first.stderr
     (tmp_path / "first").rename(tmp_path / "moved")
     done = call("resume=moved", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout == "finished: step 10 of 10; a larger max_steps= trains on\n"
-    config = tmp_path / "moved" / "config.yaml"  # as it was before the callbacks got other names
+    config = tmp_path / "moved" / "config.yaml"  # with older names of the callbacks
     text = config.read_text().replace("progress:", "monitor:").replace(".progress.", ".monitor.")
     assert "training.monitor.Progress" in text
     config.write_text(text.replace("training.trainer.", "training.elsewhere."))
     refused = call("resume=moved", "data.batch_size=3", "max_steps=14", cwd=tmp_path)
-    assert refused.returncode == 2  # and the run's configuration stays what it was
+    assert refused.returncode == 2  # and the run's configuration is unchanged
     assert "batch_size 4" in refused.stderr
     for resume in ("moved", "moved/checkpoints/last.ckpt"):
         steps = 14 if resume == "moved" else 16
@@ -272,7 +272,7 @@ def test_resume_goes_on_from_a_copied_run_folder(demonstrations: Path, tmp_path:
     assert "experiment" in done.stderr
 
 
-def endless(demonstrations: Path, run: Path, *more: str) -> "subprocess.Popen[str]":
+def start_endless(demonstrations: Path, run: Path, *more: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [
             *TRAIN,
@@ -290,7 +290,7 @@ def endless(demonstrations: Path, run: Path, *more: str) -> "subprocess.Popen[st
     )
 
 
-def resumed(run: Path) -> "subprocess.Popen[str]":
+def start_resumed(run: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [*TRAIN, f"resume={run}"],
         env=environment(),
@@ -327,7 +327,7 @@ def test_sigkill_at_any_moment_loses_no_saved_checkpoint(
     rng = random.Random(0)
     step = 0
     for kill in range(4):
-        process = endless(demonstrations, run) if kill == 0 else resumed(run)
+        process = start_endless(demonstrations, run) if kill == 0 else start_resumed(run)
         processes.append(process)
         before = last.stat().st_mtime_ns if kill else 0
         limit = time.monotonic() + PATIENCE
@@ -359,7 +359,7 @@ def test_interrupt_stops_with_a_checkpoint(
     number: signal.Signals,
 ) -> None:
     run = tmp_path / "run"
-    process = endless(demonstrations, run, "validate_every=100000", "log_every=1")
+    process = start_endless(demonstrations, run, "validate_every=100000", "log_every=1")
     processes.append(process)
     wait_for(run / "metrics.csv", process)
     process.send_signal(number)
@@ -373,7 +373,7 @@ def test_interrupt_stops_with_a_checkpoint(
 
 
 @pytest.mark.slow
-def test_wandb_is_offline_and_asks_nothing(demonstrations: Path, tmp_path: Path) -> None:
+def test_wandb_is_offline_and_needs_no_input(demonstrations: Path, tmp_path: Path) -> None:
     done = call(
         "experiment=tiny", "logger=wandb", f"data.path={demonstrations}", "out=run", cwd=tmp_path
     )

@@ -1,4 +1,4 @@
-"""A wheel, installed away from the checkout, runs every command."""
+"""A wheel installed outside the checkout runs every command."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ SCHEMA = Schema((Camera("front", 16, 16),), ("x",), ("m",), ("x",), ("m",), rate
 
 
 class Installed(NamedTuple):
-    """A command beside nothing of the checkout, and the folder that it is called in."""
+    """A command installed without the checkout, and the folder in which it is called."""
 
     command: Path
     folder: Path
@@ -51,7 +51,7 @@ def pip(*arguments: str, python: str | Path = sys.executable) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, since a build leaves files behind."""
+    """Build from a copy, since a build leaves files behind."""
     folder = tmp_path_factory.mktemp("build")
     for name in ("act_policy", "configs"):
         ignored = shutil.ignore_patterns("__pycache__")
@@ -65,7 +65,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """In a folder of its own, on top of the packages of this environment."""
+    """Unpack into a separate folder, on top of the packages of this environment."""
     target = tmp_path_factory.mktemp("target")
     pip("install", "--no-deps", "--target", str(target), str(wheel))
     environment = os.environ | {"PYTHONPATH": str(target), "OMP_NUM_THREADS": "1"}
@@ -97,7 +97,7 @@ def test_help_lists_the_commands(unpacked: Installed) -> None:
 
 
 @pytest.mark.parametrize(("given", "near"), [("trian", "train"), ("robots", "robot")])
-def test_an_unknown_command_is_2_with_a_near_match(
+def test_an_unknown_command_exits_with_2_and_a_suggestion(
     unpacked: Installed, given: str, near: str
 ) -> None:
     done = unpacked.call(given, "out=run")
@@ -115,7 +115,7 @@ def test_trains_with_its_own_package_and_configurations(unpacked: Installed) -> 
         text=True,
     )
     assert imported.stdout.strip() == str(package / "__init__.py")
-    experiments = package / "configs" / "experiment"  # one that the checkout does not have
+    experiments = package / "configs" / "experiment"  # one that is not in the checkout
     shutil.copy(experiments / "tiny.yaml", experiments / "unpacked.yaml")
     write_demonstrations(unpacked.folder)
     text = unpacked.expect("train", "experiment=unpacked", "data.path=.", "out=run", "max_steps=2")
@@ -136,7 +136,7 @@ def test_robot_loads_neither_torch_nor_hydra(unpacked: Installed) -> None:
 
 
 @pytest.mark.slow  # minutes: torch and the simulators are installed
-def test_an_empty_environment_can_do_everything(wheel: Path, tmp_path: Path) -> None:
+def test_every_command_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=True)
     bin_folder = tmp_path / "venv" / "bin"
     pip("install", f"{wheel}[train,sim]", python=bin_folder / "python")
@@ -149,4 +149,4 @@ def test_an_empty_environment_can_do_everything(wheel: Path, tmp_path: Path) -> 
     installed.expect("evaluate", "checkpoint=run", "mode=replay")
     installed.expect("export", "checkpoint=run", "format=[bundle,onnx]", "out=exported")
     done = installed.call("robot", "check", "--policy=exported/policy.onnx", "--robot=simulated")
-    assert "nothing was sent; " in done.stdout  # a slow machine is not ready
+    assert "nothing was sent; " in done.stdout  # a slow machine would not be ready

@@ -7,7 +7,7 @@ from torch import nn
 from act_policy.training.averaged_weights import average_weights
 
 
-def test_follows_by_hand() -> None:
+def test_the_average_equals_a_calculation_by_hand() -> None:
     module = nn.Linear(1, 1)
     average = average_weights(module, decay=0.5)
     expected = float(module.weight.detach())
@@ -20,7 +20,7 @@ def test_follows_by_hand() -> None:
         assert float(average.module.weight) == pytest.approx(expected, abs=1e-6)  # type: ignore[arg-type]
 
 
-def test_first_step_forgets_most_of_the_random_start() -> None:
+def test_the_first_step_forgets_most_of_the_random_start() -> None:
     module = nn.Linear(1, 1)
     average = average_weights(module, decay=0.999)
     start = float(module.weight.detach())
@@ -41,7 +41,7 @@ def test_running_statistics_of_norms_are_averaged_and_counters_copied() -> None:
     assert average.module.num_batches_tracked == 1
 
 
-def test_is_never_trained() -> None:
+def test_the_average_is_never_trained() -> None:
     average = average_weights(nn.Linear(2, 2), decay=0.9)
     assert not any(p.requires_grad for p in average.parameters())
     assert average.module.state_dict().keys() == nn.Linear(2, 2).state_dict().keys()

@@ -1,4 +1,4 @@
-"""Whatever happens while a checkpoint is written, the previous one survives."""
+"""The previous checkpoint survives any failure while the next one is written."""
 
 import errno
 import signal
@@ -36,7 +36,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoint(
     assert [p.name for p in path.parent.iterdir()] == ["last.ckpt"]
 
 
-def test_best_is_the_least_held_out_loss(
+def test_best_is_the_smallest_held_out_loss(
     demonstrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losses = iter([3.0, 1.0, 2.0, 4.0])
@@ -49,7 +49,7 @@ def test_best_is_the_least_held_out_loss(
     monkeypatch.setattr(checkpoints.Checkpoints, "on_validation_end", judged)
     run = run_training(demonstrations, tmp_path / "run", max_steps=6, validate_every=2)
     assert steps(run) == {"best.ckpt": 4, "last.ckpt": 6}
-    # the resumed run still knows the best, even in another place: 4.0 does not replace it
+    # the resumed run still knows the best, even in another folder: 4.0 does not replace it
     moved = run.folder.rename(tmp_path / "moved")
     run = run_training(
         demonstrations,
@@ -81,7 +81,7 @@ def test_a_signal_at_any_moment_of_a_step_ends_with_a_checkpoint(
 ) -> None:
     class Late(lightning.Callback):
         def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
-            if trainer.global_step == 3:  # when this step's checkpoint is behind it
+            if trainer.global_step == 3:  # after this step's checkpoint
                 signal.raise_signal(signal.SIGTERM)
 
     options = {"validate_every": 100, "held_out_fraction": 0.0, "callbacks": [Late()]}
@@ -91,7 +91,7 @@ def test_a_signal_at_any_moment_of_a_step_ends_with_a_checkpoint(
     assert saved["global_step"] == 4
 
 
-def test_no_hard_links_no_harm(
+def test_checkpoints_do_not_need_hard_links(
     demonstrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: Any) -> None:
@@ -102,9 +102,7 @@ def test_no_hard_links_no_harm(
     assert steps(run) == {"best.ckpt": 2, "last.ckpt": 2}
 
 
-def test_a_link_that_a_killed_run_left_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_of_a_killed_run_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class KilledError(BaseException):
         pass
 
@@ -122,7 +120,7 @@ def test_a_link_that_a_killed_run_left_is_removed(
     assert [p.name for p in source.parent.iterdir()] == ["best.ckpt"]
 
 
-def test_the_policy_carries_what_its_images_were_like(demonstrations: Path, tmp_path: Path) -> None:
+def test_the_policy_stores_the_levels_of_its_images(demonstrations: Path, tmp_path: Path) -> None:
     run = run_training(demonstrations, tmp_path, max_steps=2, stop_at=None)
     policy = ACTPolicy.load(run.checkpoints / "last.ckpt")
     levels = policy.statistics.image_levels
@@ -132,6 +130,6 @@ def test_the_policy_carries_what_its_images_were_like(demonstrations: Path, tmp_
         assert 0 < low < high < 1
     assert levels["front"].mean == pytest.approx((0.5, 0.5), abs=0.05)  # random pixels
     ranges = DemonstratedRanges.from_statistics(policy.schema, policy.statistics)
-    assert ranges.images == levels  # so the robot sees it
+    assert ranges.images == levels  # so the robot can compare
     policy.save(tmp_path / "bundle")
     assert ACTPolicy.load(tmp_path / "bundle").statistics.image_levels == levels

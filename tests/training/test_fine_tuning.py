@@ -1,4 +1,4 @@
-"""Fine-tuning: before the first step the policy is the old one, to the bit, on any data."""
+"""Fine-tuning: before the first step the policy equals the old one to the bit, on any data."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ TRAIN = ROOT / "scripts" / "train.py"
 
 
 def make_policy(schema: Schema = SCHEMA, **fields: object) -> ACTPolicy:
-    """A policy whose normalisation is far from that of the demonstrations."""
+    """Make a policy whose normalisation is far from that of the demonstrations."""
     torch.manual_seed(1)
     settings = TINY | fields
     state = FieldStatistics(*(np.array(x) for x in ([5, -3.0], [2, 4.0], [1, -9.0], [9, 3.0])))
@@ -57,13 +57,13 @@ def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_demonstrations(tmp_path_factory.mktemp("demonstrations"))
 
 
-def test_it_starts_as_the_policy_it_starts_from(demonstrations: Path) -> None:
+def test_fine_tuning_starts_with_the_same_policy(demonstrations: Path) -> None:
     policy, data = make_policy(), make_data(demonstrations)
     assert network_config(policy) == TINY
     started = begin(policy, data)
     observation = random_observation(policy, 3, np.random.default_rng(0))
     assert np.array_equal(started.predict_chunk(observation), policy.predict_chunk(observation))
-    # the seeds of both, so that evaluation uses none of them
+    # the seeds of both, so that evaluation uses neither
     assert started.demonstration_seeds == tuple(sorted({1, 101, *data.demonstration_seeds}))
     before, now, ours = policy.statistics, data.statistics, started.statistics
     assert ours.step_count == now.step_count
@@ -72,7 +72,7 @@ def test_it_starts_as_the_policy_it_starts_from(demonstrations: Path) -> None:
     np.testing.assert_array_equal(ours.action.max, now.action.max)
 
 
-def test_it_is_trained_saved_and_resumed(demonstrations: Path, tmp_path: Path) -> None:
+def test_fine_tuning_is_saved_and_resumed(demonstrations: Path, tmp_path: Path) -> None:
     policy, data = make_policy(), make_data(demonstrations)
     model = network_config(policy)
     optimizer = OptimizerConfig(warmup_steps=2, ema_decay=0.9)
@@ -109,12 +109,12 @@ def test_other_robots_are_refused_by_name(demonstrations: Path) -> None:
             start_from(make_policy(schema), data.schema, data.statistics)
 
 
-def test_what_is_unlike_the_old_data_is_said(
+def test_differences_from_the_old_data_give_warnings(
     demonstrations: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = make_data(demonstrations)
     start_from(make_policy(replace(SCHEMA, rate=50.0)), data.schema, data.statistics)
-    # an action that never moved before: its scale is the floor
+    # an action that was constant before: its scale is the floor
     assert "action dy of the demonstrations is up to" in caplog.text
     assert "action dx" not in caplog.text
     assert "50 steps per second, the demonstrations at 10" in caplog.text
@@ -123,7 +123,7 @@ def test_what_is_unlike_the_old_data_is_said(
 def test_lerobots_joints_get_the_names_of_the_demonstrations(
     demonstrations: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And what was imported and trained is exported again."""
+    """The imported and trained policy is exported again."""
     lerobot = {"backbone_stages": 4, "backbone_width": 1.0, "camera_embedding": False}
     save_lerobot(make_policy(**lerobot), tmp_path / "theirs")
     (tmp_path / "theirs" / "schema.json").unlink()

@@ -1,4 +1,4 @@
-"""L1 over valid elements and KL: what is padded does not exist."""
+"""L1 over valid elements and KL; padding has no effect."""
 
 import math
 
@@ -23,7 +23,7 @@ def gradient(predicted: Tensor, target: Tensor, is_pad: Tensor) -> tuple[Tensor,
     return loss.detach(), torch.autograd.grad(loss, predicted)[0]
 
 
-def test_by_hand() -> None:
+def test_l1_equals_a_calculation_by_hand() -> None:
     predicted = torch.tensor([[[1.0, 2.0], [0.0, 0.0], [9.0, 9.0]]])
     target = torch.tensor([[[0.0, 4.0], [1.0, 1.0], [0.0, 0.0]]])
     is_pad = torch.tensor([[False, False, True]])
@@ -32,7 +32,7 @@ def test_by_hand() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 1000))
-def test_is_the_mean_over_valid_elements(seed: int) -> None:
+def test_l1_is_the_mean_over_valid_elements(seed: int) -> None:
     predicted, target, is_pad = sample(seed)
     loss = action_l1(predicted, target, is_pad)
     errors = (predicted - target).abs()[~is_pad]
@@ -52,7 +52,7 @@ def test_padded_targets_change_neither_loss_nor_gradients(junk: float) -> None:
     assert bool((before[1][~is_pad] != 0).all())
 
 
-def test_nothing_but_padding_is_zero() -> None:
+def test_only_padding_gives_zero() -> None:
     predicted, target, _ = sample(0)
     loss, gradients = gradient(predicted, target, torch.ones(3, 5, dtype=torch.bool))
     assert float(loss) == 0.0
@@ -71,7 +71,7 @@ def test_kl_equals_torch_and_is_zero_at_the_prior() -> None:
     assert float(gaussian_kl(zero, zero, is_pad)) == 0.0
 
 
-def test_kl_leaves_out_samples_of_nothing_but_padding() -> None:
+def test_kl_ignores_samples_that_are_only_padding() -> None:
     mean, log_variance = torch.ones(2, 3), torch.zeros(2, 3)
     is_pad = torch.tensor([[False, True], [True, True]])
     mean[1] = 100.0

@@ -50,7 +50,7 @@ def test_frozen_parameters_are_left_out() -> None:
     assert group["params"] == [linear.bias]
 
 
-def test_warm_up_then_cosine() -> None:
+def test_the_rate_warms_up_and_then_follows_a_cosine() -> None:
     config = OptimizerConfig(warmup_steps=9, final_fraction=0.1)
     assert [config.factor(step, 0.0) for step in (0, 4, 9, 10)] == [0.1, 0.5, 1.0, 1.0]
     assert config.factor(100, 0.5) == pytest.approx(0.55)
@@ -60,7 +60,7 @@ def test_warm_up_then_cosine() -> None:
     assert config.factor(50, 0.25) == pytest.approx(expected)
 
 
-def test_constant() -> None:
+def test_the_rate_can_be_constant() -> None:
     config = OptimizerConfig(warmup_steps=1, schedule="constant")
     assert [config.factor(step, step / 4) for step in range(4)] == [0.5, 1.0, 1.0, 1.0]
     assert OptimizerConfig(warmup_steps=0, schedule="constant").factor(0, 0.0) == 1.0

@@ -1,4 +1,4 @@
-"""The values of a training step and of a held-out loss, and the reasons a run ends early."""
+"""The values of a training step and of a held-out loss, and the reasons why a run ends early."""
 
 import itertools
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_padding_in_a_batch_changes_no_gradient(demonstrations: Path) -> None:
     assert all(torch.equal(x, y) for x, y in zip(before, after, strict=True))
 
 
-def test_kl_weight_belongs_to_a_cvae(demonstrations: Path) -> None:
+def test_kl_weight_needs_a_cvae(demonstrations: Path) -> None:
     with pytest.raises(UserError, match=r"kl_weight: must be given"):
         make_training(demonstrations, kl_weight=None)
     with pytest.raises(UserError, match=r"kl_weight=1.0 does nothing"):
@@ -147,7 +147,7 @@ def test_averaged_copy_is_never_in_training_mode(demonstrations: Path, tmp_path:
     assert modes == [(True, False)] * 4
 
 
-def test_it_learns(tmp_path: Path) -> None:
+def test_training_learns(tmp_path: Path) -> None:
     folder = write_demonstrations(tmp_path / "demonstrations", (40, 40, 40, 40))
     run = run_training(
         folder,
@@ -162,7 +162,7 @@ def test_it_learns(tmp_path: Path) -> None:
     (metrics,) = (m for m in run.trainer.loggers if isinstance(m, MetricsFile))
     first = float(metrics.rows[0]["train_l1"])
     assert float(metrics.rows[-1]["train_l1"]) < 0.35 * first
-    # the action is a function of the state alone, so it holds for episodes never seen
+    # the action depends only on the state, so unseen episodes are predicted, too
     assert run.training.held_out["held_out_l1"] < 0.6 * first
 
 
@@ -184,7 +184,7 @@ def test_gradient_is_clipped(demonstrations: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["action", "state", "weights"])
-def test_not_finite_stops_and_names_the_sample(
+def test_a_loss_that_is_not_finite_stops_and_names_the_sample(
     demonstrations: Path, tmp_path: Path, where: str
 ) -> None:
     broken: list[tuple[int, int]] = []
@@ -222,7 +222,7 @@ def test_not_finite_stops_and_names_the_sample(
     assert step_saved["global_step"] == 5
 
 
-def test_minutes_end_the_run_and_the_cosine(
+def test_a_time_limit_ends_the_run_and_the_cosine(
     demonstrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = itertools.count(step=0.05)  # seconds; read when training starts and after each step
@@ -242,7 +242,7 @@ def test_minutes_end_the_run_and_the_cosine(
     )
 
 
-def test_nonsense_limits_are_refused(demonstrations: Path, tmp_path: Path) -> None:
+def test_impossible_limits_are_refused(demonstrations: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"max_steps.*found 0"):
         run_training(demonstrations, tmp_path, max_steps=0)
     with pytest.raises(UserError, match=r"max_minutes.*found 0"):
@@ -270,14 +270,14 @@ def test_nonsense_limits_are_refused(demonstrations: Path, tmp_path: Path) -> No
         ({"threads": 0}, "trainer.threads=0"),
     ],
 )
-def test_nonsense_of_the_trainer_is_refused(
+def test_impossible_settings_of_the_trainer_are_refused(
     tmp_path: Path, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
         build_trainer(tmp_path, 1, 1, 1, **({"accelerator": "cpu"} | options))
 
 
-def test_more_gpus_than_there_are_is_refused(
+def test_more_gpus_than_available_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -297,6 +297,6 @@ def test_batch_norm_over_one_cell_of_one_sample_is_refused_before_training(
     assert run_training(demonstrations, tmp_path, batch_size=17, **options).trainer.global_step == 2
 
 
-def test_a_frozen_norm_wants_weights(demonstrations: Path) -> None:
+def test_a_frozen_norm_needs_weights(demonstrations: Path) -> None:
     with pytest.raises(UserError, match=r"backbone_weights to imagenet.*model.backbone_norm"):
         make_training(demonstrations, backbone_norm="frozen_batch")

@@ -25,7 +25,7 @@ def test_rows_of_one_step_are_one_row_and_late_columns_are_added(tmp_path: Path)
     path = tmp_path / "metrics.csv"
     metrics = MetricsFile(path)
     metrics.log_metrics({"train_l1": 0.5}, 1)
-    assert read(path) == ["step,train_l1", "1,0.5"]  # there at once, to be watched
+    assert read(path) == ["step,train_l1", "1,0.5"]  # written at once, so it can be watched
     metrics.log_metrics({"train_l1": 0.25}, 2)
     metrics.log_metrics({"held_out_l1": 1 / 3}, 2)
     metrics.finalize("success")
@@ -42,7 +42,7 @@ def test_a_resumed_run_keeps_the_rows_up_to_its_checkpoint(tmp_path: Path) -> No
     assert read(path) == ["step,train_l1,held_out_l1", "1,0.5,", "2,0.25,0.3", "3,0.2,"]
 
 
-def test_a_folder_that_cannot_be_written_is_the_users(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_a_user_error(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
     with pytest.raises(UserError, match=r"metrics.csv: cannot be written"):
         MetricsFile(tmp_path / "run" / "metrics.csv").log_metrics({"train_l1": 1.0}, 1)
@@ -61,7 +61,7 @@ def test_one_bar_over_the_whole_run_on_a_terminal(
     assert "step 10/10" not in shown
 
 
-def test_lines_elsewhere(
+def test_lines_are_printed_without_a_terminal(
     demonstrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = io.StringIO()

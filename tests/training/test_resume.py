@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_run(
 
 
 @pytest.mark.parametrize("stop_at", STOPS)
-def test_stopped_and_resumed_is_as_straight(
+def test_a_resumed_run_equals_an_uninterrupted_one(
     straight: Run, demonstrations: Path, tmp_path: Path, stop_at: int
 ) -> None:
     first = run_training(demonstrations, tmp_path, stop_at=stop_at)
@@ -74,7 +74,7 @@ def test_stopped_and_resumed_is_as_straight(
     assert first.recorder.rates + second.recorder.rates == straight.recorder.rates
     assert_same_weights(straight.weights(), second.weights())
     expected = rows(straight)
-    if stop_at != 5:  # stopping judges once more than going straight on
+    if stop_at != 5:  # stopping adds one validation
         logged = rows(second)
         for name in ("held_out_l1", "held_out_l1_posterior"):
             assert logged[stop_at - 1].pop(name)
@@ -84,7 +84,7 @@ def test_stopped_and_resumed_is_as_straight(
         assert rows(second) == expected
 
 
-def test_with_workers_too(straight: Run, demonstrations: Path, tmp_path: Path) -> None:
+def test_resume_with_workers_is_exact(straight: Run, demonstrations: Path, tmp_path: Path) -> None:
     first = run_training(demonstrations, tmp_path, stop_at=3, workers=2)
     checkpoint = first.checkpoints / "last.ckpt"
     second = run_training(demonstrations, tmp_path, checkpoint=checkpoint, workers=2)
@@ -92,7 +92,7 @@ def test_with_workers_too(straight: Run, demonstrations: Path, tmp_path: Path) -
     assert_same_weights(straight.weights(), second.weights())
 
 
-def test_twice_and_without_held_out_episodes(demonstrations: Path, tmp_path: Path) -> None:
+def test_resume_twice_without_held_out_episodes(demonstrations: Path, tmp_path: Path) -> None:
     options = {"held_out_fraction": 0.0, "model": NO_CVAE, "validate_every": 2}
     straight = run_training(demonstrations, tmp_path / "straight", **options)
     assert (straight.checkpoints / "best.ckpt").is_file()
@@ -105,7 +105,7 @@ def test_twice_and_without_held_out_episodes(demonstrations: Path, tmp_path: Pat
     assert_same_weights(straight.weights(), run.weights())
 
 
-def test_what_a_killed_run_logged_after_its_checkpoint_is_logged_again(
+def test_rows_logged_after_the_last_checkpoint_of_a_killed_run_are_logged_again(
     straight: Run, demonstrations: Path, tmp_path: Path
 ) -> None:
     class KilledError(Exception):
@@ -127,9 +127,7 @@ def test_what_a_killed_run_logged_after_its_checkpoint_is_logged_again(
     assert_same_weights(straight.weights(), second.weights())
 
 
-def test_a_finished_run_says_so_and_can_be_made_longer(
-    demonstrations: Path, tmp_path: Path
-) -> None:
+def test_a_finished_run_can_be_extended(demonstrations: Path, tmp_path: Path) -> None:
     first = run_training(demonstrations, tmp_path, max_steps=6)
     checkpoint = first.checkpoints / "last.ckpt"
     assert finished(checkpoint, 6) == "finished: step 6 of 6; a larger max_steps= trains on"
@@ -165,7 +163,7 @@ def test_other_demonstrations_of_the_same_lengths_are_refused_but_moved_ones_are
     assert run_training(moved, tmp_path / "run", **more).trainer.global_step == 11
 
 
-def test_learning_rates_and_weight_decay_are_those_asked_for_now(
+def test_a_resumed_run_uses_the_new_learning_rates_and_weight_decay(
     straight: Run, demonstrations: Path, tmp_path: Path
 ) -> None:
     decays: set[float] = set()
@@ -190,7 +188,7 @@ def test_learning_rates_and_weight_decay_are_those_asked_for_now(
     assert decays == {0.5, 0.0}
 
 
-def test_a_checkpoint_that_does_not_count_what_was_averaged_is_resumed_as_exactly(
+def test_a_checkpoint_without_a_count_of_averages_is_resumed_exactly(
     straight: Run, demonstrations: Path, tmp_path: Path
 ) -> None:
     first = run_training(demonstrations, tmp_path, stop_at=3)
@@ -229,7 +227,7 @@ def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:
         finished(garbage, 10)
 
 
-def test_resume_takes_a_run_a_checkpoint_or_its_folder(straight: Run, tmp_path: Path) -> None:
+def test_resume_accepts_a_run_a_checkpoint_or_its_folder(straight: Run, tmp_path: Path) -> None:
     write_start(straight.folder, "seed: 3\n")
     last, best = straight.checkpoints / "last.ckpt", straight.checkpoints / "best.ckpt"
     assert find_run(straight.folder) == (straight.folder, last)
@@ -244,7 +242,7 @@ def test_resume_takes_a_run_a_checkpoint_or_its_folder(straight: Run, tmp_path: 
     check_free(tmp_path)
 
 
-def test_killed_between_best_and_last_goes_on_from_best(tmp_path: Path) -> None:
+def test_a_run_killed_between_best_and_last_continues_from_best(tmp_path: Path) -> None:
     write_start(tmp_path, "seed: 3\n")
     best = tmp_path / "checkpoints" / "best.ckpt"
     best.parent.mkdir()
@@ -273,7 +271,7 @@ def test_a_run_that_ended_before_its_first_checkpoint_may_start_again(tmp_path: 
 
 
 @pytest.mark.parametrize("versions", [None, '{"node": 18}', "not JSON", "[]"])
-def test_what_another_program_left_is_not_removed(tmp_path: Path, versions: str | None) -> None:
+def test_files_of_another_program_are_not_removed(tmp_path: Path, versions: str | None) -> None:
     (tmp_path / "config.yaml").write_text("theirs: true\n")
     if versions is not None:
         (tmp_path / "versions.json").write_text(versions)
@@ -282,7 +280,7 @@ def test_what_another_program_left_is_not_removed(tmp_path: Path, versions: str 
     assert (tmp_path / "config.yaml").read_text() == "theirs: true\n"
 
 
-def test_resume_from_best_goes_on_there(
+def test_a_run_can_be_resumed_from_best(
     straight: Run, demonstrations: Path, tmp_path: Path
 ) -> None:
     best = straight.checkpoints / "best.ckpt"

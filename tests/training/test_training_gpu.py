@@ -1,4 +1,4 @@
-"""What only a GPU can show; all of it runs by `scripts/gpu_checks.sh`."""
+"""Tests that need a GPU; `scripts/gpu_checks.sh` runs them."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ pytestmark = [
 
 
 class Look(lightning.Callback):
-    """Notes how the second step is made."""
+    """Records the settings of the second step."""
 
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def run_on_gpu(
     return Run(folder, training, None, trainer), look  # type: ignore[arg-type]
 
 
-def test_auto_takes_the_gpu_and_what_it_can(demonstrations: Path, tmp_path: Path) -> None:
+def test_auto_uses_the_gpu_and_its_precision(demonstrations: Path, tmp_path: Path) -> None:
     run, look = run_on_gpu(demonstrations, tmp_path)
     assert look.found == {
         "device": "cuda",
@@ -67,7 +67,7 @@ def test_auto_takes_the_gpu_and_what_it_can(demonstrations: Path, tmp_path: Path
     assert all(bool(v.isfinite().all()) for v in run.weights().values())
 
 
-def test_a_checkpoint_of_a_gpu_loads_on_the_cpu(demonstrations: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_from_a_gpu_loads_on_the_cpu(demonstrations: Path, tmp_path: Path) -> None:
     run, _ = run_on_gpu(demonstrations, tmp_path)
     policy = ACTPolicy.load(tmp_path)
     assert {p.device.type for p in policy.parameters()} == {"cpu"}
@@ -86,7 +86,7 @@ def test_a_checkpoint_of_a_gpu_loads_on_the_cpu(demonstrations: Path, tmp_path: 
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_run_goes_on_on_the_gpu_and_on_the_cpu(demonstrations: Path, tmp_path: Path) -> None:
+def test_a_run_is_resumed_on_the_gpu_and_on_the_cpu(demonstrations: Path, tmp_path: Path) -> None:
     run, _ = run_on_gpu(demonstrations, tmp_path)
     checkpoint = run.checkpoints / "last.ckpt"
     for folder, accelerator in (("gpu", "gpu"), ("cpu", "cpu")):

@@ -33,7 +33,7 @@ def test_held_out_errors_are_in_physical_units(demonstrations: Path, tmp_path: P
         assert "held_out_error/dx" in next(csv.reader(file))
 
 
-def test_the_page_follows_training_and_then_stays(demonstrations: Path, tmp_path: Path) -> None:
+def test_the_page_is_updated_during_training_and_kept(demonstrations: Path, tmp_path: Path) -> None:
     pages: list[str] = []
 
     class Look(TrainingReport):

@@ -1,4 +1,4 @@
-"""A whole training run in this process, a second long, and a record of its steps."""
+"""A whole training run of about a second in this process, and a record of its steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ SCHEMA = Schema(
 def write_demonstrations(
     folder: Path, lengths: tuple[int, ...] = (9, 2, 7, 6), seed: int = 0
 ) -> Path:
-    """Write episodes of those lengths with random content."""
+    """Write episodes of the given lengths with random content."""
     rng = np.random.default_rng(seed)
     for episode, steps in enumerate(lengths):
         state = rng.normal(size=(steps, 2)).astype(np.float32)
@@ -69,7 +69,7 @@ NO_CVAE: dict[str, Any] = {"latent_size": 0, "latent_layers": 0}
 
 @dataclass
 class Recorder(lightning.Callback):
-    """Records each step, and stops after `stop_at` steps as Ctrl-C would."""
+    """Records each step, and stops after `stop_at` steps like Ctrl-C."""
 
     stop_at: int | None = None
     samples: list[list[tuple[int, int]]] = field(default_factory=list)
@@ -157,7 +157,7 @@ def run_training(
 
 
 def assert_same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
-    """Bit for bit."""
+    """Check that both are equal to the bit."""
     assert one.keys() == other.keys()
     different = [name for name in one if not torch.equal(one[name], other[name])]
     assert different == []

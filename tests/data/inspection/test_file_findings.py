@@ -41,7 +41,7 @@ def test_every_broken_aloha_file_is_named_and_the_rest_is_read(tmp_path):
     ]
     assert {f.verdict for f in findings} == {Verdict.ERROR}
     assert {f.kind for f in findings} == {Kind.BROKEN_FILE}
-    for finding, said in zip(
+    for finding, message in zip(
         findings,
         (
             "episode_1.hdf5: is not a readable HDF5 file",
@@ -50,7 +50,7 @@ def test_every_broken_aloha_file_is_named_and_the_rest_is_read(tmp_path):
         ),
         strict=True,
     ):
-        assert said in f"{finding.detail['error']}"
+        assert message in f"{finding.detail['error']}"
 
 
 def test_differing_cameras_sizes_and_schemas_are_named(tmp_path):

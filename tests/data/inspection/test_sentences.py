@@ -8,7 +8,7 @@ from act_policy.errors import UserError
 
 NAMES = ("a", "b", "c")
 BROKEN = UserError("x.hdf5: cannot be read")
-SAID = {
+SENTENCES = {
     Kind.BROKEN_FILE: ("", {"error": BROKEN}, {}, "x.hdf5: cannot be read"),
     Kind.UNLIKE_FILE: (
         "x.hdf5",
@@ -141,9 +141,9 @@ SAID = {
 
 @pytest.mark.parametrize("kind", Kind)
 def test_each_kind_has_a_sentence_and_advice(kind):
-    subject, detail, episodes, said = SAID[kind]
+    subject, detail, episodes, expected = SENTENCES[kind]
     finding = Finding(Verdict.ERROR, kind, subject, detail, episodes)
-    assert sentence(finding, NAMES) == said
+    assert sentence(finding, NAMES) == expected
     assert advice(finding).endswith((".", "?"))
 
 
