@@ -16,11 +16,11 @@ from act_policy.types import Schema
 class MixedDataset:
     """Several datasets one after the other, each with a weight.
 
-    Episodes are named FOLDER/EPISODE; their indices on disk are counted through all the datasets.
+    Episodes are named FOLDER/EPISODE; their indices on disk are counted through all datasets.
 
     Args:
         parts: datasets whose schemas agree.
-        weights: how often each dataset's steps are trained on in an epoch; 1 is once.
+        weights: how often an epoch shows each dataset's steps; 1 is once.
 
     Raises:
         UserError: the schemas differ.
@@ -60,56 +60,56 @@ class MixedDataset:
         )
 
     def state(self, episode: int) -> np.ndarray:
-        """float32 (T, s)."""
+        """Return float32 (T, s)."""
         part, inside = self._find(episode)
         return part.state(inside)
 
     def action(self, episode: int) -> np.ndarray:
-        """float32 (T, a), absolute."""
+        """Return float32 (T, a), absolute."""
         part, inside = self._find(episode)
         return part.action(inside)
 
     def timestamps(self, episode: int) -> np.ndarray | None:
-        """float64 (T,), seconds at which the steps were recorded; None if the files say none."""
+        """Return float64 (T,), each step's time of recording in s; None if the files lack it."""
         part, inside = self._find(episode)
         return part.timestamps(inside)
 
     def vector(self, episode: int, name: str) -> np.ndarray:
-        """float32 (T, n), one of `vector_names`."""
+        """Return one of `vector_names`, float32 (T, n)."""
         part, inside = self._find(episode)
         return part.vector(inside, name)
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
-        """Names and units of a vector's dimensions."""
+        """Return the names and units of a vector's dimensions."""
         return self.parts[0].vector_dimensions(name)
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
-        """uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
+        """Return uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
         part, inside = self._find(episode)
         return part.frame(inside, step, camera)
 
     def image_file(self, episode: int, camera: str) -> Path:
-        """The file that holds the camera's frames of an episode."""
+        """Return the file that holds the camera's frames of an episode."""
         part, inside = self._find(episode)
         return part.image_file(inside, camera)
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
-        """int64 (T,), where raw frames lie in the image file; None if they are not used raw."""
+        """Return int64 (T,), offsets of raw frames in the image file; None if not used raw."""
         part, inside = self._find(episode)
         return part.frame_offsets(inside, camera)
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
-        """What besides the image file decides how the frames look."""
+        """Return all that the frames depend on except the image file's bytes."""
         part, inside = self._find(episode)
         return part.frame_key(inside, camera)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
-        """int64, ascending steps from which decoding can begin; None if from every step."""
+        """Return int64, ascending steps from which decoding can begin; None if from every step."""
         part, inside = self._find(episode)
         return part.key_steps(inside, camera)
 
     def close(self) -> None:
-        """Close the files that reading frames left open."""
+        """Close the files opened to read frames."""
         for part in self.parts:
             part.close()
 
@@ -120,7 +120,7 @@ class MixedDataset:
 
 def _check_alike(first: SelectedDataset, other: SelectedDataset) -> None:
     def plain(schema: Schema) -> Schema:
-        """Leave out source sizes and crops: crop and resize even them out."""
+        """Remove source sizes and crops, which crop and resize make irrelevant."""
         return replace(
             schema,
             cameras=tuple(replace(c, source_size=None, crop=None) for c in schema.cameras),
@@ -140,7 +140,7 @@ def _check_alike(first: SelectedDataset, other: SelectedDataset) -> None:
 
 
 def _labels(folders: Sequence[Path]) -> list[str]:
-    """A short name for each dataset: its folder's, or the path where that is not unique."""
+    """Return a short name for each dataset: its folder's, or the path if that is not unique."""
     names = [folder.resolve().name for folder in folders]
     return [
         name if names.count(name) == 1 else f"{folder}"

@@ -24,11 +24,11 @@ class SelectedDataset:
     """The selected part of a dataset: demonstrations like any other.
 
     Steps, cameras and dimensions are counted and named as the policy will see them. The reader has
-    left out the episodes that are not selected.
+    already left out the episodes that are not selected.
 
     Args:
         source: the dataset, with the selected episodes only.
-        selection: the parts of them that are used.
+        selection: the parts of them to use.
         renamed: name of each camera -> its name in the source, in this order; None keeps them.
 
     Raises:
@@ -87,28 +87,28 @@ class SelectedDataset:
         self.notes = source.notes
 
     def state(self, episode: int) -> np.ndarray:
-        """float32 (T, s)."""
+        """Return float32 (T, s)."""
         return self._states[episode]
 
     def action(self, episode: int) -> np.ndarray:
-        """float32 (T, a), absolute."""
+        """Return float32 (T, a), absolute."""
         return self._actions[episode]
 
     def timestamps(self, episode: int) -> np.ndarray | None:
-        """float64 (T,), seconds at which the steps were recorded; None if the files say none."""
+        """Return float64 (T,), each step's time of recording in s; None if the files lack it."""
         times = self._source.timestamps(episode)
         return None if times is None else self._cut(episode, times)
 
     def vector(self, episode: int, name: str) -> np.ndarray:
-        """float32 (T, n), one of `vector_names`."""
+        """Return one of `vector_names`, float32 (T, n)."""
         return self._cut(episode, self._source.vector(episode, name))
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
-        """Names and units of a vector's dimensions."""
+        """Return the names and units of a vector's dimensions."""
         return self._source.vector_dimensions(name)
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
-        """uint8 (h, w, 3) RGB, cropped and resized; raises UndecodableFrameError."""
+        """Return uint8 (h, w, 3) RGB, cropped and resized; raises UndecodableFrameError."""
         check_step(self, episode, step)
         at = int(self._parts[episode, 0]) + step
         image = self._source.frame(episode, at, self._camera_of[camera])
@@ -117,24 +117,24 @@ class SelectedDataset:
         return crop_and_resize(image, changed.crop, changed.height, changed.width)
 
     def image_file(self, episode: int, camera: str) -> Path:
-        """The file that holds the camera's frames of an episode."""
+        """Return the file that holds the camera's frames of an episode."""
         return self._source.image_file(episode, self._camera_of[camera])
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
-        """int64 (T,), where raw frames lie in the image file; None if they are not used raw."""
+        """Return int64 (T,), offsets of raw frames in the image file; None if not used raw."""
         if camera in self._changed:
             return None
         offsets = self._source.frame_offsets(episode, self._camera_of[camera])
         return None if offsets is None else self._cut(episode, offsets)
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
-        """Values that, besides the image file, decide how the frames look."""
+        """Return all that the frames depend on except the image file's bytes."""
         key = self._source.frame_key(episode, self._camera_of[camera])
         scaled_by = ("pillow",) if camera in self._changed else ()
         return (*key, int(self._parts[episode, 0]), *scaled_by)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
-        """int64, ascending steps from which decoding can begin; None if from every step."""
+        """Return int64, ascending steps from which decoding can begin; None if from every step."""
         keys = self._source.key_steps(episode, self._camera_of[camera])
         if keys is None:
             return None
@@ -142,7 +142,7 @@ class SelectedDataset:
         return np.unique(np.maximum(keys[keys < end] - first, 0))
 
     def close(self) -> None:
-        """Close the files that reading frames left open."""
+        """Close the files opened to read frames."""
         self._source.close()
 
     def __copy__(self) -> "SelectedDataset":
@@ -164,7 +164,7 @@ class SelectedDataset:
 
 
 def _columns(values: np.ndarray, dimensions: np.ndarray) -> np.ndarray:
-    """Some columns; no copy where all are wanted in their order."""
+    """Return some columns; without a copy if all are wanted in their order."""
     if np.array_equal(dimensions, np.arange(values.shape[1])):
         return values
     return np.ascontiguousarray(values[:, dimensions])

@@ -1,4 +1,4 @@
-"""Settings that choose the parts of a dataset that are used, checked against its names."""
+"""Settings that choose the parts of a dataset to use, checked against its names."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -14,12 +14,12 @@ from act_policy.types import Camera, Schema
 
 @dataclass(frozen=True)
 class Selection:
-    """The parts of a dataset that are used; the files stay as they are.
+    """The parts of a dataset to use; the files do not change.
 
     episodes: only these, by index or name; None is all.
     exclude: all but these.
-    trim: cuts the still steps off both ends of every episode: those from which to the next no
-        dimension of state or action changes by more than this share of its standard deviation.
+    trim: cuts the still steps off both ends of every episode. At a still step no dimension of
+        state or action changes by more than this share of its standard deviation until the next.
     crop: of each image before it is resized, (top, left, height, width), or one per camera.
     resize: of each image to (height, width), or one per camera.
     append: vectors appended to the state, such as "velocity" and "effort".
@@ -41,7 +41,7 @@ class Selection:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | None) -> "Selection":
-        """Check and take a configuration; an unknown or impossible setting raises UserError."""
+        """Check and read a configuration; an unknown or impossible setting raises UserError."""
         known = [field.name for field in fields(cls)]
         if config is not None and not isinstance(config, Mapping):
             raise UserError(f"select={config}: expected some of {', '.join(known)}")
@@ -63,7 +63,7 @@ class Selection:
 
 
 def check_episode_list(name: str, given: Any) -> None:
-    """Raise UserError unless it is None or a list of indices and names."""
+    """Raise UserError unless the value is None or a list of indices and names."""
     if given is not None and not _is_list(given, int | str | np.integer):
         raise UserError(f"{name}: expected a list of indices like [0, 1], found {given!r}")
 
@@ -71,19 +71,19 @@ def check_episode_list(name: str, given: Any) -> None:
 def find_episodes(
     what: str, given: Sequence[int | str], names: Sequence[str], indices: np.ndarray, where: str
 ) -> np.ndarray:
-    """int64, the places in `names` of the given episodes.
+    """Return int64, the positions of the given episodes in `names`.
 
     Args:
         what: the setting, for the message.
         given: indices, or names with or without the file's ending.
         names: of all episodes.
-        indices: int64, their indices on disk, by which they are given.
+        indices: int64, their indices on disk.
         where: the dataset, for the message.
     """
     places: dict[int | str, int] = {int(index): place for place, index in enumerate(indices)}
     short = [name.rpartition("/")[2] for name in names]
     for place, (name, last) in enumerate(zip(names, short, strict=True)):
-        # without its dataset's name only where no other dataset has one of that name
+        # the dataset's name may be left out if no other dataset has an episode of this name
         for form in {name, last} if short.count(last) == 1 else {name}:
             places |= {form: place, form.removesuffix(".hdf5"): place}
     if missing := sorted({str(e) for e in given if e not in places}):
@@ -95,10 +95,10 @@ def find_episodes(
 
 
 def choose(selection: Selection, where: str, names: Mapping[int, str]) -> list[int]:
-    """The indices of the selected episodes, ascending; UserError where there are none.
+    """Return the indices of the selected episodes, ascending; UserError if there are none.
 
     Args:
-        selection: says which.
+        selection: the choice.
         where: the dataset, for the message.
         names: of all episodes, by their indices.
     """
@@ -117,7 +117,7 @@ def choose(selection: Selection, where: str, names: Mapping[int, str]) -> list[i
 def find_dimensions(
     what: str, wanted: Sequence[str] | None, names: Sequence[str], where: str
 ) -> np.ndarray:
-    """int64, the places of the wanted names; all where None is wanted."""
+    """Return int64, the positions of the wanted names; all if `wanted` is None."""
     if wanted is None:
         return np.arange(len(names))
     if not wanted:
@@ -130,7 +130,7 @@ def find_dimensions(
 
 
 def find_relative(relative: bool | Sequence[str], schema: Schema, where: str) -> tuple[str, ...]:
-    """The action dimensions that are learned relative to the state of the same name."""
+    """Return the action dimensions that are learned relative to the state of the same name."""
     units = dict(zip(schema.state_names, schema.state_units, strict=True))
     alike = [
         name
@@ -158,10 +158,10 @@ def find_relative(relative: bool | Sequence[str], schema: Schema, where: str) ->
 def find_cameras(
     selection: Selection, renamed: Mapping[str, str], cameras: Sequence[Camera], where: str
 ) -> tuple[Camera, ...]:
-    """The cameras as the policy will see them: renamed, cropped, resized.
+    """Return the cameras as the policy will see them: renamed, cropped, resized.
 
     Args:
-        selection: says crop and resize, by the new names.
+        selection: crop and resize, by the new names.
         renamed: new name -> name in the dataset.
         cameras: of the dataset.
         where: the dataset, for the message.
@@ -189,11 +189,11 @@ def find_cameras(
 
 
 def moving_part(dataset: DemonstrationDataset, threshold: float | None) -> np.ndarray:
-    """int64 (episodes, 2): first step and end of each episode without its still ends.
+    """Return int64 (episodes, 2): first step and end of each episode without its still ends.
 
-    A step is still if from it to the next no dimension of state or action changes by more than
-    `threshold` times its standard deviation over all episodes. The step at which motion
-    begins is kept, and so is the one at which it ends.
+    A step is still if until the next no dimension of state or action changes by more than
+    `threshold` times its standard deviation over all episodes. The steps at which motion begins
+    and ends are kept.
 
     Raises:
         UserError: nothing moves in an episode.
@@ -218,7 +218,7 @@ def moving_part(dataset: DemonstrationDataset, threshold: float | None) -> np.nd
 def _for_each(
     setting: str, given: Any, count: int, cameras: Sequence[str]
 ) -> dict[str, tuple[int, ...]]:
-    """The numbers by camera, for the cameras that have some."""
+    """Return the numbers by camera, for the cameras that have some."""
     if given is None:
         return {}
     each = given if isinstance(given, Mapping) else dict.fromkeys(cameras, given)

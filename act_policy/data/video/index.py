@@ -72,7 +72,7 @@ def open_video(path: Path) -> Any:
     decoder = container.streams.video[0].codec_context
     # Without it a decoder may fill in what it cannot decode and call the frame good.
     decoder.options = {"err_detect": "explode"}
-    # With more threads the decoder reads packets of later frames first, in vain after a jump (AV1,
+    # With more threads the decoder reads packets of later frames first, wasted after a jump (AV1,
     # groups of 2, random order: 4.6 ms per frame instead of 2.0). We decode files in parallel.
     decoder.thread_count = 1
     return container
