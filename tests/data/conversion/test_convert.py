@@ -254,9 +254,9 @@ def test_two_processes_do_not_convert_into_one_folder(tmp_path):
     source = open_dataset(write_hdf5(tmp_path / "hdf5", (2,)))
     plan = {"source": str(source.folder), "format": "aloha_hdf5"}
     with (
-        converting._opened(tmp_path / "out", plan),
+        converting._claim(tmp_path / "out", plan),
         pytest.raises(UserError, match="another process is converting"),
-        converting._opened(tmp_path / "out", plan),
+        converting._claim(tmp_path / "out", plan),
     ):
         raise AssertionError
 
