@@ -123,7 +123,7 @@ def _check_last_batch(policy: ACTPolicy, data: DemonstrationDataModule, processe
     cells = min(math.prod(backbone.map_size(c.height, c.width)) for c in policy.config.cameras)
     if policy.config.backbone_norm != "batch" or cells > 1:
         return
-    size, samples = data.batch_size, math.ceil(data.samples_an_epoch / processes)
+    size, samples = data.batch_size, math.ceil(data.samples_per_epoch / processes)
     if size == 1 or samples % size == 1:
         raise UserError(
             f"data.batch_size={size}: the last batch of {samples} samples has one sample, whose "

@@ -1,4 +1,4 @@
-"""Demonstrations as batches for training: raw images and physical units, in a fixed order."""
+"""Load demonstrations as batches for training: raw images, physical units, a fixed order."""
 
 import multiprocessing
 from collections.abc import Mapping, Sequence
@@ -31,19 +31,19 @@ from act_policy.system.processes import end_with_parent
 from act_policy.types import ImageLevels, Schema, Statistics
 
 LEVEL_FRAMES = 64
-"""Of each camera, from which brightness and contrast are measured."""
+"""Number of frames per camera from which brightness and contrast are measured."""
 
 
 class DemonstrationDataModule(LightningDataModule):
     """Demonstrations in one folder or several, split by episode into training and held-out ones.
 
-    Episodes are given by index on disk or by name, whatever else is selected.
+    Episodes are given by index on disk or by name, regardless of what else is selected.
 
     Args:
         path: the folder of demonstrations.
         chunk_length: k, actions to predict from each step.
-        batch_size: samples a batch and process.
-        held_out_fraction: share of the episodes kept out of training, drawn by seed.
+        batch_size: samples per batch and process.
+        held_out_fraction: share of the episodes held out of training, drawn by seed.
         workers: processes that fetch batches; 0 fetches in the training process.
         seed: fixes the split and the order of samples.
         train_episodes: to train on, instead of the drawn split; then only the held_out_episodes
@@ -108,12 +108,12 @@ class DemonstrationDataModule(LightningDataModule):
 
     @property
     def schema(self) -> Schema:
-        """What all episodes share."""
+        """The schema of all episodes."""
         return self.dataset.schema
 
     @cached_property
     def statistics(self) -> Statistics:
-        """Over exactly the training episodes, each step counted once whatever its weight."""
+        """Statistics over exactly the training episodes; each step counts once at any weight."""
         folder = None
         if self._cache is not None:
             folder = cache_folder(self.dataset, None if self._cache == "auto" else self._cache)
@@ -154,7 +154,7 @@ class DemonstrationDataModule(LightningDataModule):
 
     @property
     def held_out_episodes(self) -> np.ndarray:
-        """int64, ascending indices in `dataset` of the episodes kept out of training."""
+        """int64, ascending indices in `dataset` of the episodes held out of training."""
         return self._split[1]
 
     @property
@@ -187,13 +187,13 @@ class DemonstrationDataModule(LightningDataModule):
         return Mix(self.train_samples.counts(steps), tuple(self.dataset.weights))
 
     @property
-    def samples_an_epoch(self) -> int:
-        """How many training samples an epoch shows, over all processes."""
+    def samples_per_epoch(self) -> int:
+        """Number of training samples per epoch, over all processes."""
         return sum(self._mix.drawn) if self._mix else len(self.train_samples)
 
     @cached_property
     def image_levels(self) -> dict[str, ImageLevels]:
-        """Of each camera, over training frames evenly spread over all episodes."""
+        """Levels of each camera over training frames spread evenly over all episodes."""
         samples = self.train_samples
         chosen = np.linspace(0, len(samples) - 1, min(LEVEL_FRAMES, len(samples)))
         seen = [samples[int(index)].observation.images for index in chosen]
@@ -211,7 +211,7 @@ class DemonstrationDataModule(LightningDataModule):
         _ = self.train_samples, self.held_out_samples
 
     def train_dataloader(self) -> ResumableLoader:
-        """Every training frame once an epoch, or as often as its weight says, shuffled."""
+        """Load every training frame once per epoch, or by its dataset's weight, shuffled."""
         trainer, samples = self.trainer, self.train_samples
         locality = None
         if self._frames.blocks is not None:
@@ -233,13 +233,13 @@ class DemonstrationDataModule(LightningDataModule):
         return loader
 
     def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
-        """Every held-out frame once, divided among the processes; no loader without any frame."""
+        """Load every held-out frame once, divided among the processes; [] if there are none."""
         count = len(self.held_out_samples)
         if count == 0:
             return []
         trainer = self.trainer
         mine = range(count)
-        # fewer frames than processes: each process takes all, since one without would wait for ever
+        # with fewer frames than processes each takes all, since one without any would hang
         if trainer and trainer.world_size <= count:
             mine = range(trainer.global_rank, count, trainer.world_size)
         return DataLoader(Subset(self.held_out_samples, mine), **self._loading())
@@ -254,15 +254,15 @@ class DemonstrationDataModule(LightningDataModule):
             "pin_memory": on_gpu,
             "collate_fn": as_it_is,
             "multiprocessing_context": _clean_processes() if self._workers else None,
-            # torch's own watch sees the fork server, which waits for the worker in its turn
+            # torch's own watchdog only sees the fork server, which itself waits for the worker
             "worker_init_fn": end_with_parent if self._workers else None,
         }
 
 
 def _clean_processes() -> BaseContext:
-    """How workers are begun: as copies of a process that imported what they need, and no more.
+    """Return a context that copies workers from a process with only their imports.
 
-    Copies of this one would inherit locks that its decoders' threads hold, and wait for ever.
+    Copies of this process would inherit locks held by its decoders' threads, and hang.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([Samples.__module__])

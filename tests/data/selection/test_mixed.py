@@ -38,7 +38,7 @@ def test_an_epoch_shows_each_dataset_by_its_weight(folders):
         mix=[{"path": folders[1], "weight": 2}],
     )  # fmt: skip
     assert data.held_out_episodes.tolist() == [3]
-    assert data.samples_an_epoch == 11 + 2 * 6
+    assert data.samples_per_epoch == 11 + 2 * 6
     loader = data.train_dataloader()
     seen = collections.Counter()
     for batch in loader:
