@@ -37,7 +37,7 @@ from act_policy.errors import UserError, check_choice
 from act_policy.types import Camera, Schema
 
 LEAVE_OUT = (
-    "Move the episode that is different out of the folder, or leave it out of training with "
+    "Move the differing episode out of the folder, or leave it out of training with "
     "data.select.exclude=[...]."
 )
 
@@ -313,7 +313,7 @@ def _common_cameras(episodes: Sequence[EpisodeFile], names: Sequence[str]) -> li
         raise UserError(
             f"{episodes[0].path.parent}: expected cameras {', '.join(names)} in each of "
             f"{len(episodes)} episodes; {'; '.join(lacking[:10])}{more}. "
-            "Complete the episodes, or choose the cameras that all have with cameras=[...] "
+            "Complete the episodes, or choose cameras that all episodes have with cameras=[...] "
             "(data.cameras= in training)."
         )
     first = episodes[0]

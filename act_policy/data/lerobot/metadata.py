@@ -359,7 +359,7 @@ def _video_keys(features: dict[str, Feature]) -> list[str]:
 
 def _check_index(path: Path, expected: int, index: int, length: int, errors: EpisodeErrors) -> None:
     if index < expected:
-        raise UserError(f"{path}: episode {index} is there twice; expected 0, 1, 2, ... once each")
+        raise UserError(f"{path}: episode {index} occurs twice; expected 0, 1, 2, ... once each")
     for missing in range(expected, index):
         errors.add(
             missing,

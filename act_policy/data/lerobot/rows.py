@@ -83,7 +83,7 @@ def read_vectors(path: Path, key: str, feature: Feature) -> np.ndarray:
 
 
 def _runs(path: Path, episodes: np.ndarray) -> dict[int, slice]:
-    """Return the rows of each episode, which must lie together."""
+    """Return the rows of each episode, which must be contiguous."""
     edges = [0, *(np.flatnonzero(np.diff(episodes)) + 1), len(episodes)]
     if np.isnan(episodes).any():
         raise UserError(f"{path}: a row has no episode_index")
@@ -92,7 +92,7 @@ def _runs(path: Path, episodes: np.ndarray) -> dict[int, slice]:
         if start == end:
             continue
         if (episode := int(episodes[start])) in rows:
-            raise UserError(f"{path}: the rows of episode {episode} do not lie together")
+            raise UserError(f"{path}: the rows of episode {episode} are not contiguous")
         rows[episode] = slice(int(start), int(end))
     return rows
 
@@ -112,7 +112,7 @@ def _check_rows(
             step = int(wrong[0])
             raise UserError(
                 f"{path}: episode {index}: {name} at step {step} is {part[name][step]:g}, "
-                f"expected {expected[step]}; steps are missing, doubled or out of order"
+                f"expected {expected[step]}; steps are missing, repeated or out of order"
             )
     if entry.videos:
         off = np.abs(part["timestamp"] - steps / metadata.rate)
@@ -178,7 +178,7 @@ class ImageColumn:
         value = self._loaded[2][row - self._loaded[1]].as_py()
         content = value.get("bytes") if isinstance(value, dict) else value
         if not isinstance(content, bytes):
-            raise BrokenFrameError("the file holds no bytes of it")
+            raise BrokenFrameError("the file holds no bytes of this frame")
         try:
             with Image.open(io.BytesIO(content)) as image:
                 return np.asarray(image.convert("RGB"))
