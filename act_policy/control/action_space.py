@@ -1,4 +1,4 @@
-"""Tell what each dimension of the action is, and within which limits a command may move it."""
+"""The kind of each dimension of the action, and the limits within which a command may move it."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,9 +13,9 @@ from act_policy.types import Schema
 # Limits derived from the demonstrations' ranges where the owner's file gives none. They tell what
 # was done, not what is safe: weaker than real limits, and reported as such.
 LIMIT_MARGIN = 0.05  # of the range, on either side
-RANGES_A_SECOND = 2.0
+RANGES_PER_SECOND = 2.0
 STEP_OF_RANGE = 0.5
-APPROACH_RANGES_A_SECOND = 0.1
+APPROACH_RANGES_PER_SECOND = 0.1
 SMALLEST_RANGE = 1e-2  # a joint that never moved still gets a limit that noise does not touch
 
 
@@ -24,7 +24,7 @@ class LimitSources(NamedTuple):
 
     given: those in the owner's file.
     demonstrated: those that are only what the demonstrations did.
-    relative: whether that is what their states did, since the action is relative to the state.
+    relative: whether these are the ranges of the states, to which the action is relative.
     """
 
     given: tuple[str, ...]
@@ -64,7 +64,7 @@ class ActionSpace:
 
     @property
     def jumps(self) -> np.ndarray:
-        """Bool (a,): never blended or interpolated, for a mean of two values means neither."""
+        """Bool (a,): never blended or interpolated, since the mean of two values is neither."""
         switches = np.array([kind == "switch" for kind in self.kinds])
         return np.asarray(switches | np.isfinite(self.period))
 
@@ -112,7 +112,7 @@ def build_action_space(
     if stepwise and rate is not None and rate != schema.rate:
         raise UserError(
             f"timing.motor_rate={rate}: {', '.join(stepwise)} move by an amount per step of the "
-            f"policy, {schema.rate} a second; leave motor_rate out"
+            f"policy, {schema.rate} per second; leave motor_rate out"
         )
 
     def array(field: str) -> np.ndarray:
@@ -180,8 +180,8 @@ def _dimension(
         )
     if not np.isfinite(spread):
         spread = high - low
-    slow = spread * APPROACH_RANGES_A_SECOND
-    derived_speed = RANGES_A_SECOND * spread if kind == "position" else np.inf
+    slow = spread * APPROACH_RANGES_PER_SECOND
+    derived_speed = RANGES_PER_SECOND * spread if kind == "position" else np.inf
     derived_step = STEP_OF_RANGE * spread if kind == "position" else np.inf
     limits = {
         "low": low,
@@ -206,7 +206,7 @@ def _dimension(
 
 
 def kind_of(name: str, unit: str) -> Kind:
-    """Tell the kind of a dimension by its unit and name."""
+    """Return the kind of a dimension by its unit and name."""
     if unit.endswith("/s"):
         return "velocity"
     if unit.endswith("/step"):

@@ -7,7 +7,7 @@ is in force.
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -50,13 +50,13 @@ class SafetyConfig:
 
     max_action_age: from the capture of the images to the command; None is a chunk's length and
         max_answer_time.
-    max_answer_time: that a policy may take to answer.
-    max_tick_time: that one turn of the loop may take, the robot's own calls included.
-    frozen_camera_time: that a camera may repeat identical images; 0 does not check.
-    odd_image_time: that brightness or contrast may lie outside what was demonstrated; 0 does
+    max_answer_time: the longest that a policy may take to answer.
+    max_tick_time: the longest that one turn of the loop may take, with the robot's own calls.
+    frozen_camera_time: how long a camera may repeat identical images; 0 does not check.
+    odd_image_time: how long brightness or contrast may lie outside the demonstrated range; 0 does
         not check. A black image is a fault at once unless this is 0.
-    approach_time: that the soft start may take.
-    hold_time: after which a hold ends in `release`; None holds until the operator ends it.
+    approach_time: how long the soft start may take.
+    hold_time: how long a hold lasts before `release`; None holds until the operator ends it.
     start_outside: how far outside the demonstrated range a joint may be at the start, as a
         fraction of the range.
     start_distance: how far from the arm the first target may be without a soft start, as a
@@ -79,8 +79,8 @@ class TimingConfig:
     """How chunks become motion; steps are those of the policy.
 
     motor_rate: commands per second; None is the policy's rate.
-    execute_steps: at least so many between two questions to the policy; None is half a chunk. The
-        rest of the chunk must outlast the policy's answer, or the arm waits for it.
+    execute_steps: the fewest between two questions to the policy; None is half a chunk. The rest of
+        the chunk must outlast the policy's answer, or the arm waits for it.
     blend_steps: over which one chunk passes into the next; 0 switches at once.
     ensemble_coefficient: temporal ensembling over all chunks in force; None does not.
     threads: of the process in which the policy runs.
@@ -130,27 +130,16 @@ def read_config(path: str | Path) -> RobotConfig:
 
 def config_from_dict(plain: Mapping[str, Any], where: str = "config") -> RobotConfig:
     """Build a config from plain values; raises UserError like `read_config`."""
-    config = _build(RobotConfig, plain, where)
+    config = build_from_plain(RobotConfig, plain, where)
     for name, joint in config.joints.items():
         _check_joint(f"{where}: joints.{name}", joint)
-    positive = {
-        "safety.max_action_age": config.safety.max_action_age,
-        "safety.max_answer_time": config.safety.max_answer_time,
-        "safety.max_tick_time": config.safety.max_tick_time,
-        "safety.approach_time": config.safety.approach_time,
-        "safety.hold_time": config.safety.hold_time,
-        "timing.motor_rate": config.timing.motor_rate,
-        "timing.execute_steps": config.timing.execute_steps,
-        "timing.threads": config.timing.threads,
-    }
-    for name, value in positive.items():
-        if value is not None and not value > 0:
-            raise UserError(f"{where}: {name} is {value}; expected a positive number")
-    for name in ("frozen_camera_time", "odd_image_time", "start_outside", "start_distance"):
-        if not (value := getattr(config.safety, name)) >= 0:
-            raise UserError(f"{where}: safety.{name} is {value}; expected 0 or more")
-    if config.timing.blend_steps < 0:
-        raise UserError(f"{where}: timing.blend_steps is {config.timing.blend_steps}, below 0")
+    safety, timing = f"{where}: safety", f"{where}: timing"
+    times = ("max_action_age", "max_answer_time", "max_tick_time", "approach_time", "hold_time")
+    _check_numbers(safety, config.safety, times)
+    _check_numbers(timing, config.timing, ("motor_rate", "execute_steps", "threads"))
+    not_negative = ("frozen_camera_time", "odd_image_time", "start_outside", "start_distance")
+    _check_numbers(safety, config.safety, not_negative, zero=True)
+    _check_numbers(timing, config.timing, ("blend_steps",), zero=True)
     return config
 
 
@@ -159,14 +148,22 @@ def _check_joint(where: str, joint: JointConfig) -> None:
         raise UserError(
             f"{where}: low is {joint.low} and high is {joint.high}; expected low < high"
         )
-    for name in ("max_speed", "max_step", "approach_speed"):
-        if (value := getattr(joint, name)) is not None and not value > 0:
-            raise UserError(f"{where}.{name} is {value}; expected a positive number")
+    _check_numbers(where, joint, ("max_speed", "max_step", "approach_speed"))
     if joint.wraps is not None and not joint.wraps[0] < joint.wraps[1]:
         raise UserError(f"{where}.wraps is {list(joint.wraps)}; expected [from, to], from < to")
 
 
-def _build(wanted: type[ConfigT], plain: Any, where: str) -> ConfigT:
+def _check_numbers(where: str, table: object, names: Sequence[str], zero: bool = False) -> None:
+    """Raise UserError unless each number that is given is positive, or `zero` where allowed."""
+    for name in names:
+        value = getattr(table, name)
+        if value is not None and not (value > 0 or (zero and value == 0)):
+            expected = "0 or more" if zero else "a positive number"
+            raise UserError(f"{where}.{name} is {value}; expected {expected}")
+
+
+def build_from_plain(wanted: type[ConfigT], plain: Any, where: str) -> ConfigT:
+    """Build a dataclass from plain values by its annotations, or raise UserError."""
     if not isinstance(plain, Mapping):
         raise UserError(f"{where}: found {plain!r}, expected a table")
     hints = get_type_hints(wanted)
@@ -182,16 +179,12 @@ def _build(wanted: type[ConfigT], plain: Any, where: str) -> ConfigT:
 def _value(hint: Any, value: Any, where: str) -> Any:
     """Take a plain value as the annotated type of a field, or raise UserError."""
     if hasattr(hint, "__dataclass_fields__"):
-        return _build(hint, value, where)
+        return build_from_plain(hint, value, where)
     if get_origin(hint) is Mapping:
         if not isinstance(value, Mapping):
             raise UserError(f"{where}: found {value!r}, expected a table")
         of = get_args(hint)[1]
         return {str(key): _value(of, item, f"{where}.{key}") for key, item in value.items()}
-    return _scalar(hint, value, where)
-
-
-def _scalar(hint: Any, value: Any, where: str) -> Any:
     options = [option for option in get_args(hint) if option is not type(None)]
     if get_origin(hint) is Literal:
         if value not in options:
@@ -203,7 +196,7 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
             raise UserError(
                 f"{where}: found {value!r}, expected a list{f' of {count}' * bool(count)}"
             )
-        return tuple(_scalar(of, item, where) for item in value)
+        return tuple(_value(of, item, where) for item in value)
     if hint in (float, int, str):
         wanted = {float: (int, float), int: (int,), str: (str,)}[hint]
         if not isinstance(value, wanted) or isinstance(value, bool):
@@ -211,4 +204,4 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{where}: found {value!r}, expected a finite number")
         return hint(value)
-    return _scalar(options[0], value, where)  # one type or None
+    return _value(options[0], value, where)  # one type or None

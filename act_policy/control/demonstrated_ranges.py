@@ -53,7 +53,7 @@ class DemonstratedRanges(NamedTuple):
 
 
 def _read_bounds(name: str, measured: FieldStatistics, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Copies of min and max, each (size,); NaN instead of infinity, which is not known either."""
+    """Copies of min and max, each (size,); NaN replaces infinity, which means unknown too."""
     low, high = (np.array(bound, np.float64) for bound in (measured.min, measured.max))
     for bound in (low, high):
         if bound.shape != (size,):

@@ -27,8 +27,8 @@ class EventLog:
     """Every event, passed on as it happens; and the number of ticks of each kind.
 
     Args:
-        tell: called with each event. What it raises is counted and goes no further: a terminal
-            that is gone, or a full disk, must not keep a hold from the arm.
+        tell: called with each event. Its exceptions are counted and go no further: a terminal that
+            is gone, or a full disk, must not keep a hold from the arm.
     """
 
     def __init__(self, tell: Callable[[Event], None] = lambda event: None):

@@ -6,7 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from act_policy.control.chunks.asynchronous import PolicyError, Proposal
+from act_policy.control.chunks.asynchronous import Proposal
+from act_policy.control.chunks.policy import PolicyError
 from act_policy.control.events import EventLog
 from act_policy.control.pacing import Pacer, Punctuality
 from act_policy.control.recording.recording import EpisodeRecorder
@@ -41,7 +42,7 @@ class Executor(Protocol):
 
 @runtime_checkable
 class OperatorDevice(Protocol):
-    """With which a person takes over: any of LeRobot's teleoperators is one."""
+    """A device with which a person takes over, such as any of LeRobot's teleoperators."""
 
     def get_action(self) -> Mapping[str, Any]:
         """A command under the robot's names."""
@@ -55,8 +56,8 @@ class ControlLoop:
         contract: binds robot and policy.
         executor: proposes actions.
         events: told what happens.
-        recorder: keeps the run; None does not.
-        device: with which the operator takes over; None cannot.
+        recorder: keeps the run, if any.
+        device: for the operator to take over with, if any.
         release: the owner's hook at the end of a hold; None holds on.
     """
 
@@ -87,7 +88,7 @@ class ControlLoop:
     def tick(
         self, now: float, operator: OperatorInput, clock: Callable[[], float] | None = None
     ) -> None:
-        """One turn at this moment; by the clock a turn that took too long sends no action."""
+        """Do one turn; a turn that took too long by the clock sends no action."""
         supervisor = self.supervisor
         late, longest = now - self._then - self.period, self._safety.max_tick_time
         self._then = now
@@ -125,7 +126,7 @@ class ControlLoop:
     def hold(self, now: float) -> None:
         """Send one last hold, if anything was sent before: the run ends.
 
-        Where a driver fails, or a second Ctrl-C comes amid it, the hold is sent again.
+        Where a driver fails, or a second Ctrl-C interrupts it, the hold is sent again.
         """
         self.supervisor.fault(now, "end", "the run ended")
         position = self.supervisor.space.measure(self._state)
@@ -139,7 +140,7 @@ class ControlLoop:
                     raise
 
     def _look(self, now: float) -> Observation[np.ndarray] | None:
-        """The policy's observation where one is due; a fault where it cannot be had."""
+        """Return the policy's observation if one is due; None after a fault, too."""
         if now < self._next_look - self.period / 2:
             return None
         in_time = now - self._next_look < self._step
@@ -155,7 +156,7 @@ class ControlLoop:
             self._blind(now, "robot", f"the robot's observation failed: {error!r}")
             return None
         limit = self._safety.max_tick_time + self._step
-        if not abs(age) <= limit:  # what is no number is no age
+        if not abs(age) <= limit:  # NaN is refused too
             self._blind(
                 now,
                 "observation",
@@ -172,18 +173,18 @@ class ControlLoop:
         return observation
 
     def _leaps(self, before: np.ndarray) -> list[str]:
-        """Sentences on what moved faster than it may: the arm begins where it is measured."""
+        """Describe what moved faster than it may: a start would begin where it is measured."""
         space = self.supervisor.space
         then, now = space.measure(before), space.measure(self._state)
         far = np.abs(space.difference(now, then)) > space.max_speed * self._step
         return [
             f"{space.names[i]} went from {then[i]:.4g} to {now[i]:.4g} {space.units[i]} between "
-            "two looks; let it go on when the arm rests"
+            "two observations; start again once the arm is at rest"
             for i in np.flatnonzero(far)
         ]
 
     def _blind(self, now: float, kind: str, reason: str) -> None:
-        """No observation to act on: a fault if the arm moves, an obstacle to its start else."""
+        """Act without an observation: a fault if the arm moves, else an obstacle to its start."""
         self.supervisor.fault(now, kind, reason)
         self._obstacle = reason
 
@@ -209,7 +210,7 @@ class ControlLoop:
             return self._executor.action(now)
         except PolicyError as error:
             self.supervisor.fault(now, "policy", str(error))
-        except UserError as error:  # an image that nobody had looked at
+        except UserError as error:  # of an image, which is checked when it is read
             self._blind(now, "observation", str(error))
         return None
 
@@ -243,7 +244,7 @@ class ControlLoop:
             recorder.end_episode()
             self._moved = False
             return
-        self._moved |= self.supervisor.mode is Mode.RUNNING  # the first approach is no part of it
+        self._moved |= self.supervisor.mode is Mode.RUNNING  # the first approach is not part of it
         if self._moved and observation is not None and command is not None:
             recorder.add(observation, command, self._operator_acts)
 

@@ -18,10 +18,10 @@ import numpy as np
 from act_policy.control.chunks.asynchronous import (
     AsynchronousExecutor,
     Inference,
-    PolicyError,
     Proposal,
 )
 from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.chunks.policy import PolicyError
 from act_policy.control.config import RobotConfig, TimingConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.events import EventLog

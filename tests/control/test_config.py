@@ -46,7 +46,7 @@ def test_json_says_the_same(tmp_path: Path) -> None:
         ({"safety": {"frozen_camera_time": -1}}, "expected 0 or more"),
         ({"timing": {"threads": 1.5}}, "expected int"),
         ({"timing": {"threads": True}}, "expected int"),
-        ({"timing": {"blend_steps": -1}}, "below 0"),
+        ({"timing": {"blend_steps": -1}}, "blend_steps is -1; expected 0 or more"),
         ({"ignore": "wrist"}, "expected a list"),
         ({"cameras": ["front"]}, "expected a table"),
     ],

@@ -1,9 +1,9 @@
 """Execute chunks that arrive late, one action per tick, and blend each into the next.
 
 A chunk's row i was meant for the moment `captured + i / rate`, whenever the chunk arrives: rows
-that are past by then are dropped. Only the first chunk after a reset begins when it arrives,
-because the arm rested until then. Time is passed in and never asked for, so that every test is
-exact.
+whose moment has passed are dropped. Only the first chunk after a reset begins when it arrives,
+because the arm rested until then. Time is an argument, never read from a clock, so that tests
+are exact.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -13,14 +13,10 @@ import numpy as np
 from act_policy.control.action_space import ActionSpace
 from act_policy.control.chunks.blending import Trajectory, blend
 from act_policy.control.chunks.ensembling import average_predictions
-from act_policy.control.chunks.policy import check_chunk
+from act_policy.control.chunks.policy import PolicyError, check_chunk
 from act_policy.control.config import RobotConfig
 from act_policy.errors import UserError
 from act_policy.types import Observation, Schema
-
-
-class PolicyError(Exception):
-    """The policy cannot be relied on: it died, is late, or predicted a broken chunk."""
 
 
 class Answer(NamedTuple):
@@ -146,10 +142,7 @@ class AsynchronousExecutor:
             if answer.chunk is None:
                 raise PolicyError(f"the policy failed: {answer.error}")
             inference = self._inference
-            try:
-                chunk = check_chunk(answer.chunk, inference.schema, inference.chunk_length)
-            except UserError as error:
-                raise PolicyError(str(error)) from None
+            chunk = check_chunk(answer.chunk, inference.schema, inference.chunk_length)
             # The arm rested until the first chunk came: none of its rows is past.
             begin = answer.captured if self._chunks else now
             self._ready = Trajectory(answer.captured, begin, chunk, self._rate)

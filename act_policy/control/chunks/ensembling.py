@@ -13,7 +13,7 @@ def average_predictions(predictions: np.ndarray, coefficient: float) -> np.ndarr
         action = sum_i w_i a_i / sum_i w_i,   w_i = exp(-coefficient * i)
 
     A positive coefficient trusts old predictions more, and 0 is the plain mean. Every prediction
-    counts, whatever its value: an action that is exactly zero does as well.
+    counts, whatever its value: an action that is exactly zero counts too.
 
     Args:
         predictions: (n, a), the oldest first.

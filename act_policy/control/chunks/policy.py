@@ -8,6 +8,10 @@ from act_policy.errors import UserError
 from act_policy.types import Observation, Schema, Statistics
 
 
+class PolicyError(UserError):
+    """The policy cannot be relied on: it died, is late, or predicted a broken chunk."""
+
+
 @runtime_checkable
 class ChunkPolicy(Protocol):
     """Predicts chunks of actions: `ACTPolicy`, `OnnxPolicy`, `RemotePolicy` and others."""
@@ -33,7 +37,7 @@ class ChunkPolicy(Protocol):
 
 
 def check_chunk(chunk: Any, schema: Schema, chunk_length: int) -> np.ndarray:
-    """Return a copy of a predicted chunk (k, a), or raise UserError unless it may reach a motor.
+    """Return a copy of a predicted chunk (k, a), or raise PolicyError unless it may reach a motor.
 
     Its shape and type are checked, and that every action is a finite number.
     """
@@ -41,10 +45,10 @@ def check_chunk(chunk: Any, schema: Schema, chunk_length: int) -> np.ndarray:
     if not isinstance(chunk, np.ndarray) or chunk.dtype.kind != "f" or chunk.shape != expected:
         array = isinstance(chunk, np.ndarray)
         found = f"{chunk.dtype} {chunk.shape}" if array else type(chunk).__name__
-        raise UserError(f"the policy predicted {found}, expected a chunk of floats {expected}")
+        raise PolicyError(f"the policy predicted {found}, expected a chunk of floats {expected}")
     if not (finite := np.isfinite(chunk)).all():
         names = [schema.action_names[i] for i in np.flatnonzero(~finite.all(axis=0))]
-        raise UserError(
+        raise PolicyError(
             f"the policy predicted an action that is not a finite number in {', '.join(names)}; "
             "check the checkpoint and the observation"
         )

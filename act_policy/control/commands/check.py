@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from act_policy.control.action_space import ActionSpace, LimitSources
-from act_policy.control.chunks.asynchronous import PolicyError
-from act_policy.control.chunks.policy import check_chunk
+from act_policy.control.chunks.policy import PolicyError, check_chunk
 from act_policy.control.commands.deployment import Deployment
 from act_policy.control.pacing import Pacer
 from act_policy.control.robots.contract import Contract
@@ -26,11 +25,6 @@ class CheckReport(NamedTuple):
 
     lines: list[str]
     problems: list[str]
-
-
-def check_command(deployment: Deployment, seconds: float) -> int:
-    """Check, print, and return 2 if there is a problem, else 0."""
-    return 2 if print_check(deployment, seconds) else 0
 
 
 def print_check(deployment: Deployment, seconds: float) -> list[str]:
@@ -156,15 +150,12 @@ def _ask(
         inference.submit(observation, asked)
         try:
             answer = inference.wait(60.0)
-        except PolicyError as error:
-            return [str(error)]
-        if answer is None:
-            return ["the policy did not answer within 60 s"]
-        if answer.chunk is None:
-            return [answer.error]
-        try:
+            if answer is None:
+                return ["the policy did not answer within 60 s"]
+            if answer.chunk is None:
+                return [answer.error]
             check_chunk(answer.chunk, inference.schema, inference.chunk_length)
-        except UserError as error:
+        except PolicyError as error:
             return [str(error)]
         took.append(clock() - asked)
     schema = inference.schema

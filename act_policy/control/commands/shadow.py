@@ -8,7 +8,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from act_policy.control.chunks.asynchronous import PolicyError
+from act_policy.control.chunks.policy import PolicyError
 from act_policy.control.commands.deployment import Deployment, open_device, open_log
 from act_policy.control.loop import OperatorDevice
 from act_policy.control.pacing import Pacer

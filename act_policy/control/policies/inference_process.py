@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from act_policy.control.chunks.asynchronous import Answer, PolicyError
-from act_policy.control.chunks.policy import ChunkPolicy
+from act_policy.control.chunks.asynchronous import Answer
+from act_policy.control.chunks.policy import ChunkPolicy, PolicyError
 from act_policy.errors import UserError
 from act_policy.types import Observation, Schema, Statistics
 
@@ -40,7 +40,7 @@ class InferenceProcess:
         make_policy: called in the process; must be picklable.
 
     Raises:
-        UserError: the policy cannot be opened.
+        UserError: the policy cannot be opened, or its process died (PolicyError).
     """
 
     def __init__(self, make_policy: Callable[[], ChunkPolicy]):
@@ -64,10 +64,8 @@ class InferenceProcess:
             self._memory = SharedMemory(create=True, size=size)
             self._shared = _arrays(self.schema, self._memory)
             self._pipe.send(self._memory.name)
-        except BaseException as error:
+        except BaseException:
             self.close()
-            if isinstance(error, PolicyError):
-                raise UserError(str(error)) from None
             raise
 
     @property
@@ -131,7 +129,7 @@ class InferenceProcess:
 
 
 def _arrays(schema: Schema, memory: SharedMemory | None) -> dict[str, np.ndarray]:
-    """An observation's arrays, one behind the other in the memory; of their own without any."""
+    """An observation's arrays, one after another in the memory; separate ones without it."""
     shapes: dict[str, tuple[tuple[int, ...], type]] = {
         # vectors first: they stay aligned
         "/state": ((schema.state_size,), np.float32),
@@ -147,7 +145,7 @@ def _arrays(schema: Schema, memory: SharedMemory | None) -> dict[str, np.ndarray
 
 
 def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
-    """Answer questions until the other end is closed, however it came to that."""
+    """Answer questions until the other end is closed, for whatever reason."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the loop, which closes the pipe
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
@@ -168,8 +166,8 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
         while True:
             captured = pipe.recv()
             try:
-                # A policy server's client stays disconnected after a failure. That the loop asks
-                # again means that the operator has resumed.
+                # A policy server's client stays disconnected after a failure. If the loop asks
+                # again, the operator has resumed.
                 if failed and hasattr(policy, "connect"):
                     policy.connect()
                 chunk = policy.predict_chunk(Observation(images, shared["/state"], extra))

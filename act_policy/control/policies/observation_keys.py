@@ -1,11 +1,12 @@
 """Find the policy's inputs in a client's message, and make an observation of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
+from act_policy.control.config import build_from_plain
 from act_policy.errors import UserError
 from act_policy.images.resize import camera_image
 from act_policy.types import Camera, Observation, Schema
@@ -25,7 +26,7 @@ class ObservationKeys:
     state, environment_state: of the vectors.
     cameras: the policy's camera -> the client's key; a camera not named here has images/<camera>.
     ignore: what a client may send though this policy has no use for it. Any other key that is not
-        asked for is refused: a camera under a wrong name must not pass for a missing light.
+        asked for is refused: a camera under a wrong name must not go unnoticed.
     """
 
     state: str = "state"
@@ -37,7 +38,7 @@ class ObservationKeys:
         """Name every camera of the schema.
 
         Raises:
-            UserError: a camera is named that the schema has not, or two inputs have one key.
+            UserError: a camera is named that the schema does not have, or two inputs have one key.
         """
         if unknown := sorted(set(self.cameras) - set(schema.camera_names)):
             raise UserError(
@@ -70,24 +71,11 @@ class ObservationKeys:
         Raises:
             UserError: a field is missing, unknown or of the wrong kind.
         """
-        expected = {"state": str, "environment_state": str, "cameras": Mapping, "ignore": list}
-        if set(plain) != set(expected):
+        expected = {field.name for field in fields(cls)}
+        if set(plain) != expected:
             raise UserError(f"observation_keys: found {sorted(plain)}, expected {sorted(expected)}")
         values = {**plain, "cameras": plain["cameras"] or {}}
-        for name, kind in expected.items():
-            if not isinstance(values[name], kind):
-                raise UserError(
-                    f"observation_keys.{name} is {values[name]!r}, expected {kind.__name__}"
-                )
-        texts = [*values["ignore"], *values["cameras"], *values["cameras"].values()]
-        if wrong := [text for text in texts if not isinstance(text, str)]:
-            raise UserError(f"observation_keys: found {wrong[0]!r}, expected text")
-        return cls(
-            values["state"],
-            values["environment_state"],
-            dict(values["cameras"]),
-            tuple(values["ignore"]),
-        )
+        return build_from_plain(cls, values, "observation_keys")
 
     def to_message(self, observation: Observation[np.ndarray]) -> dict[str, Any]:
         """The message that `to_observation` reads, with flat keys and the images as they are."""
@@ -159,29 +147,23 @@ def _flatten(message: Any, path: str = "", depth: int = 1) -> dict[str, Any]:
 
 def _image(value: Any, camera: Camera, key: str) -> np.ndarray:
     """The camera's image as uint8 (h, w, 3), made as in training where it has the source's size."""
-    sizes = [(camera.height, camera.width)]
-    if camera.source_size not in (None, sizes[0]):
-        sizes.append(camera.source_size)
-    shapes = [shape for h, w in sizes for shape in ((h, w, 3), (3, h, w))]
-    if not isinstance(value, np.ndarray) or value.shape not in shapes:
-        found = value.shape if isinstance(value, np.ndarray) else type(value).__name__
-        message = f"the policy's camera {camera.name} expects {shapes[0]} or {shapes[1]}"
-        if len(sizes) > 1:
-            message += f", or {shapes[2]} or {shapes[3]} as the camera takes it"
-        raise UserError(f"{key}: {found}, {message}")
-    if value.shape not in shapes[::2]:
-        value = value.transpose(1, 2, 0)
-    if value.dtype.kind == "f":
-        if not (value.min() >= 0 and value.max() <= 1):  # which a NaN is not either
+    if not isinstance(value, np.ndarray):
+        raise UserError(f"{key}: {type(value).__name__}, expected an image")
+    image = value
+    if image.ndim == 3 and image.shape[0] == 3 != image.shape[2]:
+        image = image.transpose(1, 2, 0)
+    if image.dtype.kind == "f":
+        if not ((image >= 0) & (image <= 1)).all():  # which a NaN is not either
             raise UserError(
-                f"{key}: float from {value.min():.4g} to {value.max():.4g}; "
+                f"{key}: float from {image.min():.4g} to {image.max():.4g}; "
                 "an image of floats is expected from 0 to 1, one of uint8 from 0 to 255"
             )
         # Rounded; openpi cuts off, which makes a resized image half a level darker on average.
-        value = np.rint(np.float32(255) * value.astype(np.float32)).astype(np.uint8)
-    elif value.dtype != np.uint8:
-        raise UserError(f"{key}: {value.dtype}, expected uint8 or float")
-    return camera_image(np.ascontiguousarray(value), camera)
+        image = np.rint(np.float32(255) * image.astype(np.float32)).astype(np.uint8)
+    try:
+        return camera_image(np.ascontiguousarray(image), camera)
+    except UserError as error:
+        raise UserError(f"{key}: {value.dtype} {value.shape}; {error}") from None
 
 
 def _vector(value: Any, key: str) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.types import (
     ACTION_KEY,
     ENVIRONMENT_STATE_KEY,
@@ -38,8 +38,7 @@ class OnnxPolicy:
 
     def __init__(self, path: str | Path, threads: int | None = None, runtime: str = "onnxruntime"):
         path = Path(path)
-        if runtime not in RUNTIMES:
-            raise UserError(f"runtime: found {runtime!r}, expected {' or '.join(RUNTIMES)}")
+        check_choice("runtime", runtime, RUNTIMES)
         if not path.is_file():
             raise UserError(f"{path}: no such file; expected an exported policy.onnx")
         try:
@@ -51,9 +50,7 @@ class OnnxPolicy:
 
         options = onnxruntime.SessionOptions()
         if threads is not None:
-            if threads < 1:
-                raise UserError(f"threads: found {threads}, expected 1 or more")
-            options.intra_op_num_threads = threads
+            options.intra_op_num_threads = check_whole_number("threads", threads, 1)
             options.inter_op_num_threads = 1
         if runtime != "onnxruntime":  # then this session only reads the description
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

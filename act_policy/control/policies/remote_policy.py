@@ -25,7 +25,7 @@ LONGEST_ANSWER = 32_000_000
 
 
 class RemotePolicyError(UserError):
-    """The policy server is gone, silent, refuses, or is not the one that it was."""
+    """The policy server is gone or silent, refuses, or is not the same as before."""
 
 
 class RemotePolicy:
@@ -42,7 +42,7 @@ class RemotePolicy:
         api_key: sent as `Authorization: Api-Key ...`.
         sha256: of the served file of weights that must answer (a bundle's config.json says its
             own); None takes those of the first connection, and holds later ones to them.
-        timeout: seconds within which a prediction, or the connection, must have come about.
+        timeout: seconds that a prediction, or the connection, may take.
         certificate: PEM file of the server's certificate, where no public authority signed it.
 
     Raises:
@@ -70,12 +70,9 @@ class RemotePolicy:
         self._ssl = _trust(certificate) if url.startswith("wss://") else None
         self._connection: ClientConnection | None = None
         self._failure = "not connected"
-        self.metadata: dict[str, Any] = {}
+        self.metadata: dict[str, Any] = {}  # empty before the first connection
+        self.schema: Schema  # connect sets it
         self._keys = ObservationKeys()
-        self._schema: Schema | None = None
-        self._chunk_length = 0
-        self.statistics: Statistics | None = None
-        self.demonstration_seeds: tuple[int, ...] = ()
         # The event loop has its own thread: pings are answered while the robot is busy, and every
         # wait, also for a full network buffer, has an end.
         self._loop = asyncio.new_event_loop()
@@ -86,17 +83,6 @@ class RemotePolicy:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def schema(self) -> Schema:
-        """The cameras, joints and actions that the policy was trained on."""
-        assert self._schema is not None  # __init__ connects
-        return self._schema
-
-    @property
-    def chunk_length(self) -> int:
-        """The k of a chunk (k, a)."""
-        return self._chunk_length
 
     def connect(self) -> None:
         """Connect, or connect again after a failure, to the same policy as before.
@@ -132,7 +118,7 @@ class RemotePolicy:
         reply = self._run(self._exchange(self._connection, message), "gave no chunk")
         chunk = reply.get("actions") if isinstance(reply, dict) else None
         try:
-            return check_chunk(chunk, self.schema, self._chunk_length)
+            return check_chunk(chunk, self.schema, self.chunk_length)
         except UserError as error:
             raise self._fail(str(error)) from None
 
@@ -154,7 +140,7 @@ class RemotePolicy:
     async def _connect(self) -> Any:
         """Open the connection; return the metadata that the server begins with."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + (0 if self._schema is None else self.timeout / 2)
+        until = loop.time() + (self.timeout / 2 if self.metadata else 0)
         while True:
             try:
                 return await self._open()
@@ -184,7 +170,7 @@ class RemotePolicy:
         return _decode(await connection.recv())
 
     def _run(self, work: Coroutine[Any, Any, ResultT], silence: str) -> ResultT:
-        """Do it in the event loop's thread within the timeout; one kind of error comes out."""
+        """Run it in the event loop's thread within the timeout; failures are RemotePolicyErrors."""
 
         async def within() -> ResultT:
             async with asyncio.timeout(self.timeout):
@@ -213,7 +199,7 @@ class RemotePolicy:
         return RemotePolicyError(f"policy server {self.url}: {reason}")
 
     def _drop(self, why: str, politely: bool = False) -> None:
-        """End the connection, without a closing handshake that whoever stalls has no part in."""
+        """End the connection; only `politely` waits for a closing handshake with the server."""
         connection, self._connection = self._connection, None
         self._failure = why
         if connection is None:
@@ -236,9 +222,9 @@ class RemotePolicy:
             keys = ObservationKeys.from_dict(metadata["observation_keys"]).for_schema(schema)
             chunk_length = int(metadata["chunk_length"])
             sha256 = str(metadata["policy"]["sha256"])
-            statistics = metadata.get("statistics")
-            self.statistics = Statistics.from_dict(statistics) if statistics else None
-            self.demonstration_seeds = tuple(metadata.get("demonstration_seeds", ()))
+            plain = metadata.get("statistics")
+            statistics = Statistics.from_dict(plain) if plain else None
+            demonstration_seeds: tuple[int, ...] = tuple(metadata.get("demonstration_seeds", ()))
         except (KeyError, TypeError, ValueError, AttributeError, UserError) as error:
             raise RemotePolicyError(
                 f"policy server {self.url}: its metadata is not that of scripts/serve_policy.py "
@@ -250,12 +236,13 @@ class RemotePolicy:
                 f"expected ({self.sha256:.12}...); serve the right checkpoint, or make a new "
                 "RemotePolicy if this one is meant"
             )
-        if self._schema is not None and (differences := self._schema.differences(schema)):
+        if self.metadata and (differences := self.schema.differences(schema)):
             raise RemotePolicyError(
                 f"policy server {self.url} has another schema than before: {'; '.join(differences)}"
             )
         self.metadata, self.sha256 = metadata, sha256
-        self._schema, self._keys, self._chunk_length = schema, keys, chunk_length
+        self.schema, self._keys, self.chunk_length = schema, keys, chunk_length
+        self.statistics, self.demonstration_seeds = statistics, demonstration_seeds
 
 
 class _RefusedError(Exception):

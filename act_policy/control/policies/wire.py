@@ -3,8 +3,8 @@
     array     {b"__ndarray__": True, b"data": bytes in C order, b"dtype": "<f4", b"shape": [k, a]}
     scalar    {b"__npgeneric__": True, b"data": number, b"dtype": "<f4"}
 
-Every byte that arrives is taken for hostile: what is decoded is numbers, text, lists and
-dictionaries, never an object and never code. Nothing is unpickled.
+Every byte that arrives may be hostile: only numbers, text, lists and dictionaries are decoded,
+never an object and never code. Nothing is unpickled.
 
 Source: openpi, packages/openpi-client/src/openpi_client/msgpack_numpy.py.
 """
@@ -23,7 +23,7 @@ _ARRAY_KEYS = {_ARRAY, b"data", b"dtype", b"shape"}
 _SCALAR_KEYS = {_SCALAR, b"data", b"dtype"}
 
 # An observation has a dozen entries; a message of many tiny ones would take up to 60 times its
-# size in memory. Arrays of numbers are not concerned: each is one entry.
+# size in memory. An array of numbers is one entry.
 MOST_ITEMS = 4096
 MOST_DIMENSIONS = 8
 
@@ -49,7 +49,7 @@ def unpack(message: bytes) -> Any:
     """Decode one message; its arrays are read-only views of their bytes.
 
     Raises:
-        WireError: it is cut off, is no msgpack, holds a type other than those of `pack`, or an
+        WireError: it is cut off, is not msgpack, holds a type other than those of `pack`, or an
             array whose bytes, dtype and shape do not fit each other.
     """
     # One count for the whole message, beside msgpack's own for each list and dictionary.

@@ -30,7 +30,7 @@ MOST_WAITING = 512 * 1024**2
 """Bytes that wait in memory for a slow disk; with more the recording stops."""
 
 SYNC_TIME = 1.0
-"""Seconds between two moments at which a power cut loses nothing; a killed process never does."""
+"""Seconds between two syncs: a power cut loses what came since; a killed process loses nothing."""
 
 
 class JournalWriter:
@@ -145,7 +145,7 @@ def read_journal(path: Path) -> Journal | None:
     """Read up to the last whole step; None where not even one was written.
 
     Raises:
-        UserError: it is no journal.
+        UserError: it is not a journal.
     """
     with path.open("rb") as file:
         head = file.readline()
@@ -155,7 +155,7 @@ def read_journal(path: Path) -> Journal | None:
         plain = json.loads(head)
         schema, config = Schema.from_dict(plain["schema"]), plain["settings"]
     except (ValueError, KeyError, TypeError, UserError) as error:
-        raise UserError(f"{path}: is no journal of a recording ({error})") from None
+        raise UserError(f"{path}: is not a journal of a recording ({error})") from None
     kind = _record(schema)
     if (count := (path.stat().st_size - len(head)) // kind.itemsize) == 0:
         return None
@@ -182,7 +182,7 @@ def next_number(folder: Path) -> int:
 
 
 def _record(schema: Schema) -> np.dtype[Any]:
-    """One step as it lies in the file."""
+    """The layout of one step in the file."""
     return np.dtype(
         [
             *((f"image_{i}", "u1", (c.height, c.width, 3)) for i, c in enumerate(schema.cameras)),

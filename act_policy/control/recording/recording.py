@@ -1,7 +1,7 @@
 """Runs as demonstrations: what the policy saw, what the arm was sent, and where a person acted.
 
-Every step goes to a journal at once; the episodes are made from the journals afterwards, or, where
-the process was killed, by whoever calls `recover`. Only that needs h5py.
+Every step goes to a journal at once; the episodes are made from the journals afterwards, or by
+`recover` if the process was killed. Only that needs h5py.
 """
 
 from collections.abc import Mapping
@@ -92,10 +92,10 @@ def recover(folder: str | Path) -> list[Recorded]:
     """Make episodes of the journals that killed processes left, up to the last whole step of each.
 
     Raises:
-        UserError: h5py is not there, the disk is full, or a file is no journal.
+        UserError: h5py is not there, the disk is full, or a file is not a journal.
     """
     if not Path(folder).is_dir():
-        raise UserError(f"{folder}: is no folder of recordings")
+        raise UserError(f"{folder}: is not a folder of recordings")
     episodes = [_to_episode(path) for path in sorted(Path(folder).glob(f"*{SUFFIX}"))]
     return [episode for episode in episodes if episode is not None]
 

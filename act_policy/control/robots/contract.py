@@ -18,7 +18,7 @@ from act_policy.images.resize import camera_image
 from act_policy.types import Observation, Schema
 
 SLOWEST_RATE = 0.9
-"""Of the policy's rate, at which observations must come."""
+"""The slowest allowed rate of observations, as a fraction of the policy's."""
 
 
 class Contract:

@@ -46,9 +46,9 @@ class Robot(Protocol):
 class LeRobotRobot:
     """Any object with the methods of LeRobot's `Robot`, as a Robot: SO-100, SO-101, Koch, ...
 
-    LeRobot's names stay: a joint is `shoulder_pan.pos`, a camera is `front`. It gives no moment of
-    capture, so the moment before the call counts: with cameras that hand out their latest frame the
-    images may be one frame older.
+    LeRobot's names stay: a joint is `shoulder_pan.pos`, a camera is `front`. It does not say when
+    images were taken, so the moment before the call counts: with cameras that hand out their
+    latest frame the images may be one frame older.
 
     Args:
         robot: has connect, get_observation, send_action, disconnect, observation_features and

@@ -6,7 +6,7 @@
     q                           end the run
 
 A pedal is a keyboard to the computer: set it to send a space. SIGINT (Ctrl-C), SIGTERM and SIGHUP
-(the terminal is gone) end the run, a second one also where something hangs, and SIGUSR1 stops like
+(the terminal is gone) end the run, a second one even if something hangs, and SIGUSR1 stops like
 the space bar. Ctrl-S and Ctrl-Z are keys like any other. Losing the keyboard stops, too.
 """
 
@@ -32,7 +32,7 @@ class OperatorInput:
         # Written by the keyboard's thread and by signals, at any moment: each stop is kept.
         self._stops: deque[str] = deque()
         self._go = self._take_over = False
-        self.ended = ""  # by what the run is to end
+        self.ended = ""  # what ends the run
 
     def stop_requested(self) -> str:
         """Return the source of a stop since the last call; "" if there was none."""
@@ -98,8 +98,8 @@ class OperatorInput:
             self.ended = name
 
     def _read(self, keys: TextIO) -> None:
-        """Read keys until there is no keyboard any more, and stop then."""
-        raw = keys.buffer  # as bytes: a key that is no text must not end the reading
+        """Read keys until the keyboard is gone, then stop."""
+        raw = keys.buffer  # as bytes: a key that is not text must not end the reading
         why = "the keyboard is gone"
         try:
             while key := raw.read(1):

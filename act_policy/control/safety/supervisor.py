@@ -7,8 +7,8 @@
                                                  ▼
                                              RELEASED
 
-A fault latches: only `resume`, a person's doing, leads out of HOLDING, and it leads through the
-soft start again. Nothing leads out of RELEASED.
+A fault latches: only a person's `resume` leads out of HOLDING, through the soft start again.
+Nothing leads out of RELEASED.
 """
 
 from collections.abc import Callable
@@ -144,7 +144,7 @@ class Supervisor:
         if not (finite := np.isfinite(proposal.action)).all():
             bad = ", ".join(self.space.names[i] for i in np.flatnonzero(~finite))
             self.fault(now, "action not finite", f"no finite number for {bad}")
-        elif not proposal.age <= self._max_age + 1e-6:  # an age that is no number is none
+        elif not proposal.age <= self._max_age + 1e-6:  # NaN is refused too
             self.fault(
                 now,
                 "stale action",
@@ -186,7 +186,7 @@ class Supervisor:
         return step
 
     def _towards(self, target: np.ndarray, here: np.ndarray) -> tuple[np.ndarray, bool]:
-        """Move positions by one tick of the approach, everything else rests."""
+        """Move positions by one tick of the approach; everything else rests."""
         space = self.space
         most = space.approach_speed * self._seconds
         change = np.nan_to_num(space.difference(target, here))

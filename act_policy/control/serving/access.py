@@ -17,12 +17,12 @@ class ServerConfig:
 
     host, port: to listen on; port 0 takes a free one. The default host is this machine alone.
     certificate, private_key: PEM files; with them the server speaks TLS (wss:// and https://).
-    api_key: what clients send as `Authorization: Api-Key ...`; a browser asks for it as password.
+    api_key: what clients send as `Authorization: Api-Key ...`; a browser asks for it as a password.
     largest_message: bytes of one observation.
     most_clients: connected at once; each may have one message in work and one waiting.
     largest_batch: observations computed together.
     stall_seconds: a client that is silent on the network for twice as long is disconnected; the
-        policy is reported as ill when it computes for longer.
+        policy is reported as unhealthy when it computes for longer.
     """
 
     host: str = "127.0.0.1"

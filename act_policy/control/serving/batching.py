@@ -39,9 +39,9 @@ def warm_up(policy: ChunkPolicy) -> None:
 class BatchingPredictor:
     """Ask a policy from an event loop that must never wait for it.
 
-    Inference runs in one thread. Whatever has been asked while a batch was computed forms the next
-    one, so that a lone client's request is computed at once and as it is, without a batch axis.
-    What waits is bounded by the callers: each waits for its answer.
+    Inference runs in one thread. Requests that arrive while a batch is computed form the next one,
+    so a lone client's request is computed at once and without a batch axis. The callers bound the
+    queue: each waits for its answer.
 
     `run` must be running. A batch that fails is computed again one by one, so that only the client
     whose observation is at fault gets the error.
@@ -63,7 +63,7 @@ class BatchingPredictor:
         return 0.0 if self._busy_since is None else time.perf_counter() - self._busy_since
 
     async def predict(self, observation: Observation[np.ndarray]) -> Prediction:
-        """Wait for the chunk of one observation that the schema has been checked with.
+        """Wait for the chunk of one observation that fits the schema.
 
         Raises:
             UserError: the policy refuses it, or predicts an action that is not a finite number.
@@ -73,7 +73,7 @@ class BatchingPredictor:
         return await request.answer
 
     async def run(self) -> None:
-        """Answer what is asked until cancelled; what waits then is told so."""
+        """Answer requests until cancelled; those that still wait are then told so."""
         loop = asyncio.get_running_loop()
         requests: list[_Request] = []
         try:

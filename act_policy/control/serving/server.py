@@ -17,12 +17,12 @@ Source: openpi, src/openpi/serving/websocket_policy_server.py.
 """
 
 import asyncio
-import http
 import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from http import HTTPStatus
+from typing import Any
 from urllib.parse import parse_qs
 
 from websockets.asyncio.server import ServerConnection, serve
@@ -42,13 +42,13 @@ from act_policy.types import Observation
 _log = logging.getLogger(__name__)
 
 LONGEST_ARM_NAME = 60
-# Bytes of a message that the event loop decodes itself: handing it to a thread and back takes
-# longer than decoding it, which a message of this size cannot make last above a few milliseconds.
+# Bytes of a message that the event loop decodes itself: decoding takes a few milliseconds at most,
+# less than handing it to a thread and back.
 READ_AT_ONCE = 250_000
 
 
 class PolicyServer:
-    """Serve one policy to many clients; what one of them does wrong is its own loss.
+    """Serve one policy to many clients; one client's mistake does not affect the others.
 
     Args:
         policy: predicts chunks; a batch at a time where `config.largest_batch` is above 1.
@@ -107,7 +107,7 @@ class PolicyServer:
                 config.port,
                 ssl=config.ssl_context(),
                 process_request=self._respond,
-                origins=[None],  # no script of a web page that a browser on this machine has open
+                origins=[None],  # no scripts of web pages in a browser on this machine
                 compression=None,  # openpi has none, and a small message cannot unfold to a big one
                 max_size=config.largest_message,
                 max_queue=1,
@@ -139,31 +139,32 @@ class PolicyServer:
             predicting.result()  # raises what ended it
 
     async def _respond(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Answer what is plain HTTP, refuse who may not enter; None opens the websocket."""
+        """Answer plain HTTP and refuse clients without access; None opens the websocket."""
         path = request.path.partition("?")[0]
         if path == "/healthz":
             return self._health(connection)
         if not is_allowed(request.headers.get("Authorization"), self.config.api_key):
             self.status.event("refused", _address(connection), "no valid API key")
-            response = connection.respond(http.HTTPStatus.UNAUTHORIZED, "an API key is needed\n")
+            response = connection.respond(HTTPStatus.UNAUTHORIZED, "an API key is needed\n")
             response.headers["WWW-Authenticate"] = 'Basic realm="policy server"'
             return response
         if request.headers.get("Upgrade", "").lower() == "websocket":
             if (refusal := self._refusal(_arm(request))) is None:
                 return None
-            self.status.event("refused", _address(connection), refusal.reason)
-            return connection.respond(refusal.status, refusal.reason + "\n")
+            status, reason = refusal
+            self.status.event("refused", _address(connection), reason)
+            return connection.respond(status, reason + "\n")
         if path != "/":
-            return connection.respond(http.HTTPStatus.NOT_FOUND, "there are / and /healthz\n")
+            return connection.respond(HTTPStatus.NOT_FOUND, "there are / and /healthz\n")
         return await self._page(connection)
 
     def _health(self, connection: ServerConnection) -> Response:
         if (busy := self._predictor.busy_seconds()) > self.config.stall_seconds:
             return connection.respond(
-                http.HTTPStatus.SERVICE_UNAVAILABLE,
+                HTTPStatus.SERVICE_UNAVAILABLE,
                 f"the policy has not answered for {busy:.0f} s\n",
             )
-        return connection.respond(http.HTTPStatus.OK, "OK\n")
+        return connection.respond(HTTPStatus.OK, "OK\n")
 
     async def _page(self, connection: ServerConnection) -> Response:
         """The status page, drawn in another thread: no client waits for it."""
@@ -179,28 +180,28 @@ class PolicyServer:
         except Exception:
             _log.exception("the status page failed")
             return connection.respond(
-                http.HTTPStatus.INTERNAL_SERVER_ERROR, "the status page failed; see the log\n"
+                HTTPStatus.INTERNAL_SERVER_ERROR, "the status page failed; see the log\n"
             )
-        response = connection.respond(http.HTTPStatus.OK, page)
+        response = connection.respond(HTTPStatus.OK, page)
         del response.headers["Content-Type"]
         response.headers["Content-Type"] = "text/html; charset=utf-8"
         return response
 
-    def _refusal(self, arm: str) -> "_Refusal | None":
+    def _refusal(self, arm: str) -> tuple[HTTPStatus, str] | None:
         """Why a client of this arm cannot be let in; None if it can."""
         if len(self.status.clients) >= self.config.most_clients:
-            return _Refusal(
-                http.HTTPStatus.SERVICE_UNAVAILABLE,
+            return (
+                HTTPStatus.SERVICE_UNAVAILABLE,
                 f"{self.config.most_clients} clients are connected, which is the limit",
             )
         if len(arm) > LONGEST_ARM_NAME:
-            return _Refusal(
-                http.HTTPStatus.BAD_REQUEST,
+            return (
+                HTTPStatus.BAD_REQUEST,
                 f"an arm's name has at most {LONGEST_ARM_NAME} characters",
             )
         if arm and (other := next((c for c in self.status.clients if c.arm == arm), None)):
-            return _Refusal(
-                http.HTTPStatus.CONFLICT,
+            return (
+                HTTPStatus.CONFLICT,
                 f"arm {arm} is controlled by {other.address}; it is free again once that client "
                 f"disconnects, or has been silent for {2 * self.config.stall_seconds:g} s",
             )
@@ -211,7 +212,7 @@ class PolicyServer:
         assert connection.request is not None
         client = Client(_address(connection), _arm(connection.request))
         if (refusal := self._refusal(client.arm)) is not None:  # taken since the handshake began
-            await connection.close(1008, refusal.reason.encode()[:120].decode(errors="ignore"))
+            await connection.close(1008, refusal[1].encode()[:120].decode(errors="ignore"))
             return
         self.status.clients.append(client)
         try:
@@ -272,17 +273,12 @@ class PolicyServer:
             raise _ClientStallsError from None
 
 
-class _Refusal(NamedTuple):
-    status: http.HTTPStatus
-    reason: str
-
-
 class _ClientStallsError(Exception):
     """The client does not read."""
 
 
 def _reason(error: Exception) -> str:
-    """The message for a client: its own mistakes in full, only the kind of ours."""
+    """The message for a client: its own mistakes in full, of ours only the kind."""
     if isinstance(error, UserError | WireError):
         return str(error)
     _log.error("a request failed", exc_info=error)

@@ -41,7 +41,7 @@ class Exchange(NamedTuple):
 class Snapshot(NamedTuple):
     """The status at one moment, safe to read in another thread.
 
-    rate: requests a second over the last seconds; latencies: milliseconds, the oldest first.
+    rate: requests per second over the last seconds; latencies: milliseconds, the oldest first.
     clients: who, connected since, requests.
     """
 
@@ -87,7 +87,7 @@ class ServerStatus:
         chunk: np.ndarray,
         seconds: float,
     ) -> None:
-        """Count one request that was answered after so many seconds in the server."""
+        """Count one answered request and its seconds in the server."""
         client.requests += 1
         self.requests += 1
         self._answered.append(Answered(time.monotonic(), seconds))
@@ -99,7 +99,7 @@ class ServerStatus:
         self.events.append(ServerEvent(time.time(), client, text[:500]))
 
     def snapshot(self) -> Snapshot:
-        """Copy what there is to see."""
+        """Copy everything that the page shows."""
         since = time.monotonic() - RATE_SECONDS
         return Snapshot(
             self.started,

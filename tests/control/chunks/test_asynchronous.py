@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from act_policy import Observation, UserError
-from act_policy.control.chunks.asynchronous import AsynchronousExecutor, PolicyError
+from act_policy.control.chunks.asynchronous import AsynchronousExecutor
 from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.control.chunks.policy import PolicyError
 from act_policy.control.config import config_from_dict
 from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Clock, LateInference, space_of
 

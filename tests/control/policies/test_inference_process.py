@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from act_policy import Observation, UserError
-from act_policy.control.chunks.asynchronous import PolicyError
+from act_policy.control.chunks.policy import PolicyError
 from act_policy.control.config import RobotConfig
 from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.open import open_policy

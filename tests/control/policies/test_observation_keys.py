@@ -89,7 +89,7 @@ def test_an_image_as_the_camera_takes_it_is_made_as_in_training(
     other = {"state": np.zeros(1), "images": {"top": np.zeros((20, 30, 3), np.uint8)}}
     with pytest.raises(UserError) as error:
         keys.to_observation(other, schema)
-    for words in ("(20, 30, 3)", "(6, 8, 3) or (3, 6, 8)", "(24, 40, 3) or (3, 24, 40)"):
+    for words in ("(20, 30, 3)", "(6, 8, 3)", "(24, 40, 3)"):
         assert words in str(error.value)
 
 
@@ -112,7 +112,7 @@ def changed(**changes: Any) -> dict[str, Any]:
         pytest.param(changed(velocity=np.zeros(2)), ["not known: velocity"], id="extra"),
         pytest.param(
             changed(images={"top": np.zeros((8, 6, 3), np.uint8)}),
-            ["images/top", "(8, 6, 3)", "(6, 8, 3) or (3, 6, 8)"],
+            ["images/top", "(8, 6, 3)", "expected uint8 (6, 8, 3)"],
             id="wrong size",
         ),
         pytest.param(
@@ -177,10 +177,10 @@ def test_keys_that_do_not_fit_the_schema() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"state": 3}, "observation_keys.state is 3"),
-        ({"cameras": ["top"]}, "observation_keys.cameras"),
-        ({"cameras": {"top": 1}}, "found 1, expected text"),
-        ({"ignore": "prompt"}, "observation_keys.ignore"),
+        ({"state": 3}, "observation_keys: state: found 3, expected str"),
+        ({"cameras": ["top"]}, "observation_keys: cameras: "),
+        ({"cameras": {"top": 1}}, "cameras.top: found 1, expected str"),
+        ({"ignore": "prompt"}, "observation_keys: ignore: "),
         ({"states": "state"}, "found .*states"),
     ],
 )

@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
 
 def test_another_runtime(tmp_path: Path) -> None:
     path = write_policy(tmp_path / "policy.onnx", DESCRIBED)
-    with pytest.raises(UserError, match="found 'tensorrt', expected onnxruntime or openvino"):
+    with pytest.raises(UserError, match="runtime=tensorrt: expected onnxruntime or openvino"):
         OnnxPolicy(path, runtime="tensorrt")
     pytest.importorskip("openvino")
     policy = OnnxPolicy(path, threads=1, runtime="openvino")

@@ -227,5 +227,5 @@ def test_an_empty_journal_goes_and_a_stranger_is_named(tmp_path: Path) -> None:
     assert recover(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "diary.journal").write_text("dear diary\n")
-    with pytest.raises(UserError, match=r"diary\.journal: is no journal of a recording"):
+    with pytest.raises(UserError, match=r"diary\.journal: is not a journal of a recording"):
         recover(tmp_path)
