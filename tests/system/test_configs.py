@@ -131,5 +131,8 @@ def test_a_run_saved_under_older_names_can_be_resumed() -> None:
     del saved.loss, saved.backbone_weights
     saved.optim._target_ = "act_policy.training.elsewhere.OptimizerConfig"
     saved.callbacks = {"monitor": {"_target_": "act_policy.training.monitor.Monitor"}}
-    for run in (saved, now.copy()):
+    moved = now.copy()
+    for callback in moved.callbacks.values():
+        callback._target_ = "act_policy.training.elsewhere.Callback"
+    for run in (saved, moved, now.copy()):
         assert OmegaConf.to_container(migrate_config(run, now)) == OmegaConf.to_container(now)
