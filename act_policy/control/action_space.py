@@ -115,9 +115,6 @@ def build_action_space(
             f"policy, {schema.rate} per second; leave motor_rate out"
         )
 
-    def array(field: str) -> np.ndarray:
-        return np.array([d[field] for d in dimensions], np.float64)
-
     return ActionSpace(
         names=schema.action_names,
         units=schema.action_units,
@@ -125,7 +122,7 @@ def build_action_space(
         measured=np.array([d["measured"] for d in dimensions]),
         sources=tuple(d["source"] for d in dimensions),
         **{
-            field: array(field)
+            field: np.array([d[field] for d in dimensions], np.float64)
             for field in (
                 *("low", "high", "max_speed", "max_step", "approach_speed", "start_distance"),
                 *("wrap_low", "period", "park"),

@@ -101,7 +101,10 @@ class ControlLoop:
         if source := operator.stop_requested():
             supervisor.stop(now, source)
         if operator.go_requested() and supervisor.mode in (Mode.WAITING, Mode.HOLDING):
-            self._start(now)
+            if self._obstacle:
+                self.events.add(now, "start refused", self._obstacle)
+            else:
+                supervisor.start(now)
         if operator.handover_requested():
             if self._device is None:  # then it is a key like any other
                 supervisor.stop(now, "key t, and there is no device to take over with")
@@ -187,12 +190,6 @@ class ControlLoop:
         """Act without an observation: a fault if the arm moves, else an obstacle to its start."""
         self.supervisor.fault(now, kind, reason)
         self._obstacle = reason
-
-    def _start(self, now: float) -> None:
-        if self._obstacle:
-            self.events.add(now, "start refused", self._obstacle)
-        else:
-            self.supervisor.start(now)
 
     def _propose(self, observation: Observation[np.ndarray] | None, now: float) -> Proposal | None:
         if not self.supervisor.wants_policy:

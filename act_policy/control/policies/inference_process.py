@@ -57,9 +57,7 @@ class InferenceProcess:
             description = self._receive()
             if not isinstance(description, _Description):
                 raise UserError(description)
-            self.schema, self.chunk_length = description.schema, description.chunk_length
-            self.statistics = description.statistics
-            self.demonstration_seeds = description.demonstration_seeds
+            self.schema, self.chunk_length, self.statistics, self.demonstration_seeds = description
             size = sum(array.nbytes for array in _arrays(self.schema, None).values())
             self._memory = SharedMemory(create=True, size=size)
             self._shared = _arrays(self.schema, self._memory)
@@ -67,12 +65,6 @@ class InferenceProcess:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def process_id(self) -> int:
-        """The operating system's number of the process."""
-        assert self._process.pid is not None
-        return self._process.pid
 
     def submit(self, observation: Observation[np.ndarray], captured: float) -> None:
         """Ask for a chunk; the observation is copied and fits the schema."""

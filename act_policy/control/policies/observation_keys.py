@@ -1,7 +1,7 @@
 """Find the policy's inputs in a client's message, and make an observation of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -57,12 +57,7 @@ class ObservationKeys:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the server's metadata; `from_dict` is the inverse."""
-        return {
-            "state": self.state,
-            "environment_state": self.environment_state,
-            "cameras": dict(self.cameras),
-            "ignore": list(self.ignore),
-        }
+        return {**asdict(self), "ignore": list(self.ignore)}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "ObservationKeys":

@@ -219,9 +219,9 @@ class Supervisor:
     def _describe(self, goal: np.ndarray, here: np.ndarray) -> str:
         space = self.space
         change = np.where(space.positions, np.nan_to_num(space.difference(goal, here)), 0.0)
-        slowest = float(np.max(np.abs(change) / space.approach_speed, initial=0.0))
-        i = int(np.argmax(np.abs(change) / space.approach_speed))
+        seconds = np.abs(change) / space.approach_speed
+        i = int(np.argmax(seconds))
         return (
             f"the first target is {change[i]:+.3g} {space.units[i]} from {space.names[i]}; "
-            f"reaching it in {slowest:.1f} s"
+            f"reaching it in {seconds[i]:.1f} s"
         )

@@ -237,7 +237,7 @@ class PolicyServer:
 
     async def _answer_requests(self, connection: ServerConnection, client: Client) -> None:
         loop = asyncio.get_running_loop()
-        previous_total: float | None = None
+        timing: dict[str, float] = {}
         while True:
             message = await connection.recv()
             began = time.perf_counter()
@@ -246,17 +246,15 @@ class PolicyServer:
             else:
                 observation = await loop.run_in_executor(self._decoders, self._read, message)
             prediction = await self._predictor.predict(observation)
-            server_timing = {"infer_ms": 1e3 * (time.perf_counter() - began)}
-            if previous_total is not None:
-                server_timing["prev_total_ms"] = previous_total
+            timing["infer_ms"] = 1e3 * (time.perf_counter() - began)
             answer = {
                 "actions": prediction.chunk,
                 "policy_timing": {"infer_ms": 1e3 * prediction.seconds},
-                "server_timing": server_timing,
+                "server_timing": timing,
             }
             await self._send(connection, pack(answer))
             total = time.perf_counter() - began
-            previous_total = 1e3 * total
+            timing["prev_total_ms"] = 1e3 * total
             self.status.answer(client, observation, prediction.chunk, total)
 
     def _read(self, message: str | bytes) -> Observation[Any]:

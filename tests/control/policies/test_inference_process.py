@@ -1,7 +1,5 @@
 """The policy's own process: it answers, fails, stalls and dies without holding anybody up."""
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -132,7 +130,7 @@ def test_killed_in_the_middle_of_an_episode_the_arm_holds_with_the_reason() -> N
             if bench.supervisor.mode is Mode.RUNNING:
                 break
         assert bench.supervisor.mode is Mode.RUNNING, bench.events.events
-        os.kill(inference.process_id, signal.SIGKILL)
+        inference._process.kill()
         for _ in range(200):
             sent = bench.run(1)
             time.sleep(0.01)
