@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from act_policy.control.policies.onnx_policy import OnnxPolicy as OnnxPolicy
     from act_policy.control.policies.remote_policy import RemotePolicy as RemotePolicy
     from act_policy.data.open import open_dataset as open_dataset
+    from act_policy.data.reader_config import ReaderConfig as ReaderConfig
     from act_policy.errors import UserError as UserError
     from act_policy.model.act import ACT as ACT
     from act_policy.model.act import ACTConfig as ACTConfig
@@ -33,6 +34,7 @@ _MODULES = {
     "ChunkExecutor": "control.chunks.executor",
     "Observation": "types",
     "OnnxPolicy": "control.policies.onnx_policy",
+    "ReaderConfig": "data.reader_config",
     "RemotePolicy": "control.policies.remote_policy",
     "Schema": "types",
     "UserError": "errors",

@@ -16,16 +16,9 @@ def main(config: DictConfig) -> None:
     from act_policy.data.conversion.convert import convert
     from act_policy.data.lerobot.staging import LeRobotWriterConfig
     from act_policy.data.open import open_dataset
+    from act_policy.data.reader_config import ReaderConfig
 
-    source = open_dataset(
-        config.source,
-        schema=config.schema,
-        cameras=config.cameras,
-        jpeg_order=config.jpeg_order,
-        unreadable=config.unreadable,
-        action_shift=config.action_shift,
-        download=config.download,
-    )
+    source = open_dataset(config.source, ReaderConfig.from_config(config))
     settings = LeRobotWriterConfig(**pick(LeRobotWriterConfig, config))
     done = convert(
         source,

@@ -261,7 +261,8 @@ def _groups(config_name: str) -> Iterator[tuple[str, str | None]]:
     for entry in load_yaml(CONFIGS / f"{config_name}.yaml").get("defaults", []):
         if isinstance(entry, DictConfig):
             name, choice = next(iter(plain(entry).items()))
-            yield name.split()[-1].split("@")[0].strip("/"), choice
+            if "@" not in name:  # settings that several commands share are no choice
+                yield name.split()[-1].strip("/"), choice
 
 
 def _options(group: str) -> list[str]:

@@ -9,7 +9,7 @@ compares what the policy predicts with what was demonstrated, beside holding sti
 demonstration, and writes to the run's replay/.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,7 @@ def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path, 
     """Evaluate open loop on demonstrations and print the table."""
     from rich.console import Console
 
-    from act_policy.data.selection.demonstrations import reading_options
+    from act_policy.data.selection.demonstrations import RunReading
     from act_policy.evaluation.open_loop.run_data import open_run_data, scored_data
     from act_policy.evaluation.replay import replay
     from act_policy.evaluation.results import build_error_table
@@ -114,14 +114,14 @@ def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path, 
     trained_with = run_config(run)
     own = open_run_data(trained_with, config.demonstrations)
     # another folder is read, cropped and selected from as the run's own, unless said otherwise
-    options = reading_options(trained_with) | {
-        key: config.data[key] for key in ("schema", "jpeg_order") if config.data[key] is not None
-    }
+    trained = RunReading.from_config(trained_with)
+    said = {k: config.data[k] for k in ("schema", "jpeg_order") if config.data[k] is not None}
+    reading = replace(trained, reader=replace(trained.reader, **said))
     report = replay(
         checkpoint,
         out,
         lambda policy: scored_data(
-            policy.schema, config.data.path, config.data.episodes, options, own
+            policy.schema, config.data.path, config.data.episodes, reading, own
         ),
         chunks=config.data.chunks,
         metrics=None if run is None else run / "metrics.csv",

@@ -29,15 +29,15 @@ def main(config: Any) -> None:
     from act_policy.checkpoints.locate import find_run
     from act_policy.checkpoints.open import open_network
     from act_policy.checkpoints.source import Source
-    from act_policy.data.selection.demonstrations import reading_options
+    from act_policy.data.selection.demonstrations import RunReading
     from act_policy.export.export import ExportConfig, export_policy
 
     settings = ExportConfig(
         names(config.format), names(config.precision), config.max_error, config.observations
     )
     policy = open_network(config.checkpoint, Source.from_config(config.source))
-    reading = reading_options(run_config(find_run(Path(config.checkpoint))))
-    settings = replace(settings, reading=reading)
+    if trained_with := run_config(find_run(Path(config.checkpoint))):
+        settings = replace(settings, reading=RunReading.from_config(trained_with))
     out = Path(config.out)
     print(f"exporting {config.checkpoint} as {', '.join(settings.formats)}")
     report = export_policy(policy, out, settings)

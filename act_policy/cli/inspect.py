@@ -23,6 +23,7 @@ def main(config: DictConfig) -> None:
     from act_policy.data.inspection.inspect import inspect_folder
     from act_policy.data.inspection.page import inspection_page
     from act_policy.data.inspection.tables import finding_lines, summary_tables, verdict_line
+    from act_policy.data.reader_config import ReaderConfig
     from act_policy.errors import UserError
     from act_policy.report.page import write_page
 
@@ -32,12 +33,7 @@ def main(config: DictConfig) -> None:
         shown_episodes=config.shown_episodes,
         every_frame=config.every_frame,
         progress=True,
-        unreadable=config.unreadable,
-        schema=config.schema,
-        cameras=config.cameras,
-        jpeg_order=config.jpeg_order,
-        action_shift=config.action_shift,
-        download=config.download,
+        reader=ReaderConfig.from_config(config),
     )
     console = Console()
     for table in summary_tables(inspection):

@@ -42,6 +42,7 @@ def main(config: DictConfig) -> float | None:
 
     from act_policy.checkpoints.source import Source
     from act_policy.data.inspection.evidence import InspectionConfig
+    from act_policy.data.loading.datamodule import DemonstrationDataModule
     from act_policy.report.learning_curves import read_metrics
     from act_policy.training.build import build_training, train
     from act_policy.training.check_demonstrations import check_demonstrations
@@ -63,8 +64,8 @@ def main(config: DictConfig) -> float | None:
         if not initial.config.latent_size:
             config.loss.kl_weight = None
     config.loss.kl_weight = choose_kl_weight(config.loss.kl_weight, config.model.latent_size)
-    data = instantiate(
-        config.data, chunk_length=config.model.chunk_length, seed=config.seed, _convert_="all"
+    data = DemonstrationDataModule.from_config(
+        plain(config.data), config.model.chunk_length, config.seed
     )
     if not resumed and run_folder.is_first_process():
         inspection = InspectionConfig(
@@ -159,7 +160,7 @@ def migrate_config(saved: DictConfig, config: DictConfig) -> DictConfig:
         saved.backbone_weights = saved.model.pop("backbone_weights")
     if saved.callbacks.keys() != config.callbacks.keys():
         saved.callbacks = config.callbacks
-    for group in ("data", "optim", "trainer", *(f"callbacks.{name}" for name in config.callbacks)):
+    for group in ("optim", "trainer", *(f"callbacks.{name}" for name in config.callbacks)):
         key = f"{group}._target_"
         OmegaConf.update(saved, key, OmegaConf.select(config, key))
     return saved

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from act_policy.errors import UserError, check_choice
+from act_policy.errors import UserError
 
 Wanted = Callable[[Mapping[int, str]], Collection[int]]
 """Chooses the episodes to use, given index -> name of all; may raise UserError."""
@@ -29,7 +29,6 @@ class EpisodeErrors:
     """
 
     def __init__(self, unreadable: str, wanted: Wanted | None = None) -> None:
-        check_choice("unreadable", unreadable, ("stop", "skip"))
         self._skip = unreadable == "skip"
         self._wanted: Wanted = wanted or set
         self.by_episode: dict[int, UserError] = {}

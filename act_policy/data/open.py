@@ -2,25 +2,17 @@
 
 import json
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 from act_policy.data.dataset import DatasetWarning, DemonstrationDataset
 from act_policy.data.episode_errors import Wanted
 from act_policy.data.lerobot.hub import is_hub_id, resolve
-from act_policy.data.schemas import SchemaSource
+from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.errors import UserError
 
 
 def open_dataset(
-    path: str | Path,
-    schema: SchemaSource | None = None,
-    cameras: Sequence[str] | None = None,
-    jpeg_order: str = "bgr",
-    unreadable: str = "stop",
-    action_shift: int = 0,
-    download: bool = False,
-    wanted: Wanted | None = None,
+    path: str | Path, reader: ReaderConfig = DEFAULT_READER, wanted: Wanted | None = None
 ) -> DemonstrationDataset:
     """Open a folder of demonstrations with the reader that its content asks for.
 
@@ -29,33 +21,24 @@ def open_dataset(
     Args:
         path: the folder, or the hub id of a LeRobotDataset, `user/name`, that is on this machine
             already.
-        schema: names, units and rate where the files do not say them (a JSON file or a mapping).
-        cameras: which cameras to use, in this order; by default all.
-        jpeg_order: channel order inside the JPEG rows of HDF5, see `AlohaHDF5Dataset`.
-        unreadable: "stop" at an episode that cannot be read or contradicts its metadata, or "skip"
-            it and say so.
-        action_shift: by how many steps later than what was observed the actions are stored: 1 for
-            ALOHA recordings of a real robot, see `shift_actions`.
-        download: whether a hub id that is not on this machine may be fetched.
-        wanted: chooses the episodes that are used; what is wrong with others does not matter.
+        reader: how the files are read.
+        wanted: chooses the episodes to use; errors in the others do not matter.
 
     Raises:
         UserError: no such folder, nothing readable in it, or episodes that do not fit together.
     """
-    folder = find_folder(path, download)
+    folder = find_folder(path, reader.download)
     check_converted(folder)
     dataset: DemonstrationDataset
     # Each reader needs other libraries, and not every machine has all of them.
     if (folder / "meta" / "info.json").exists():
         from act_policy.data.lerobot.dataset import LeRobotDataset
 
-        dataset = LeRobotDataset(folder, schema, cameras, unreadable, action_shift, wanted)
+        dataset = LeRobotDataset(folder, reader, wanted)
     elif any(folder.glob("*.hdf5")):
         from act_policy.data.aloha.dataset import AlohaHDF5Dataset
 
-        dataset = AlohaHDF5Dataset(
-            folder, schema, cameras, jpeg_order, unreadable, action_shift, wanted=wanted
-        )
+        dataset = AlohaHDF5Dataset(folder, reader, wanted=wanted)
     elif (folder / "meta").is_dir() or (folder / "data").is_dir():
         raise UserError(
             f"{folder}: has no meta/info.json; a LeRobotDataset was copied or recorded only in part"

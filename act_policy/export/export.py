@@ -4,8 +4,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from act_policy.checkpoints.lerobot import files as lerobot_files
 from act_policy.checkpoints.lerobot.checkpoint import load_lerobot, save_lerobot
 from act_policy.checkpoints.locate import ONNX_FILE
 from act_policy.control.policies.onnx_policy import OnnxPolicy
+from act_policy.data.selection.demonstrations import RunReading
 from act_policy.errors import UserError, writing
 from act_policy.export.observations import Observations, demonstrated_observations
 from act_policy.export.onnx import export_onnx
@@ -58,14 +59,14 @@ class ExportConfig:
     each action dimension.
     observations: folder of demonstrations whose observations calibrate and measure those below
     fp32; None takes random ones.
-    reading: how the policy's run read its demonstrations, see `open_demonstrations`.
+    reading: how the policy's run read its demonstrations; None where there is no run.
     """
 
     formats: Sequence[str]
     precisions: Sequence[str] = ("fp32",)
     max_error: float = MAX_ERROR
     observations: str | None = None
-    reading: Mapping[str, Any] = field(default_factory=dict)
+    reading: RunReading | None = None
 
     def __post_init__(self) -> None:
         for name, chosen, known in (

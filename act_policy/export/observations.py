@@ -1,12 +1,12 @@
 """Raw observations of demonstrations, to calibrate and compare with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from act_policy.data.selection.demonstrations import open_as_run
+from act_policy.data.selection.demonstrations import RunReading, open_as_run
 from act_policy.errors import UserError
 from act_policy.types import Observation, Schema
 
@@ -14,7 +14,7 @@ Observations = Sequence[Observation[np.ndarray]]
 
 
 def demonstrated_observations(
-    folder: str | Path, schema: Schema, count: int, reading: Mapping[str, Any]
+    folder: str | Path, schema: Schema, count: int, reading: RunReading | None
 ) -> Observations:
     """Read single observations as the policy sees them, evenly spread over all steps of a folder.
 
@@ -23,7 +23,7 @@ def demonstrated_observations(
         schema: of the policy.
         count: of observations; fewer where there are fewer steps.
         reading: how the policy's run read its demonstrations and what it selected of them; where
-            it is empty, the schema says what was cropped, resized and left out.
+            it is None, the schema says what was cropped, resized and left out.
 
     Raises:
         UserError: the demonstrations cannot be read, or are not of the policy's robot.
@@ -34,7 +34,7 @@ def demonstrated_observations(
             "do not hold; leave observations= out"
         )
     try:
-        dataset = open_as_run(folder, schema, reading or {"select": _selection(schema)})
+        dataset = open_as_run(folder, schema, reading or RunReading(select=_selection(schema)))
     except UserError as error:
         raise UserError(f"observations={folder}: {error}") from None
     if differences := schema.differences(dataset.schema):

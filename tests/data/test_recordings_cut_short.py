@@ -14,6 +14,7 @@ from act_policy.data.aloha.dataset import AlohaHDF5Dataset
 from act_policy.data.dataset import DatasetWarning
 from act_policy.data.lerobot.dataset import LeRobotDataset
 from act_policy.data.open import open_dataset
+from act_policy.data.reader_config import ReaderConfig
 from act_policy.errors import UserError
 from tests.data.episodes_for_tests import smooth_frames, write_foreign_episode
 from tests.data.lerobot.test_dataset import EPISODES, every_number
@@ -173,13 +174,13 @@ def test_faults_elsewhere_are_named_and_skipped_on_request(tmp_path, what):
     with pytest.raises(UserError, match=f"{message}.*unreadable=skip"):
         open_dataset(folder)
     with pytest.warns(DatasetWarning, match=rf"of 5 episodes are left out \(.*{message}|{message}"):
-        dataset = open_dataset(folder, unreadable="skip")
+        dataset = open_dataset(folder, ReaderConfig(unreadable="skip"))
     assert [e.name for e in dataset.episodes] == [f"episode_{episode:06d}" for episode in kept]
     starts = np.concatenate([[0], np.cumsum(LENGTHS)])
     expected = [i for e in kept for i in range(starts[e], starts[e + 1])]
     assert every_number(dataset, "top") == [shown("top", index) for index in expected]
     with pytest.raises(UserError, match="unreadable=maybe: expected stop or skip"):
-        open_dataset(folder, unreadable="maybe")
+        open_dataset(folder, ReaderConfig(unreadable="maybe"))
 
 
 def test_a_deleted_v21_episode_does_not_affect_the_others(tmp_path):
@@ -190,7 +191,7 @@ def test_a_deleted_v21_episode_does_not_affect_the_others(tmp_path):
     with pytest.raises(UserError, match=r"episode 1 is missing.*unreadable=skip"):
         open_dataset(folder)
     with pytest.warns(DatasetWarning) as warned:
-        dataset = open_dataset(folder, unreadable="skip")
+        dataset = open_dataset(folder, ReaderConfig(unreadable="skip"))
     assert [str(w.message) for w in warned] == [next(iter(dataset.notes))]
     assert dataset.lengths.tolist() == [7, 5, 9, 3]
     assert [episode.index for episode in dataset.episodes] == [0, 2, 3, 4]
@@ -216,7 +217,7 @@ def test_unreadable_hdf5_files_are_named_or_skipped(tmp_path):
     cut(tmp_path / "episode_1.hdf5")
     with pytest.raises(UserError, match=r"episode_1.hdf5: is not a readable .*unreadable=skip"):
         open_dataset(tmp_path)
-    dataset = AlohaHDF5Dataset(tmp_path, unreadable="skip")
+    dataset = AlohaHDF5Dataset(tmp_path, ReaderConfig(unreadable="skip"))
     assert dataset.lengths.tolist() == [3, 5]
     np.testing.assert_array_equal(dataset.frame(1, 4, "top"), smooth_frames(5)[4])
     assert re.search(r"1 of 4 episodes are left out .*: episode_1.hdf5: ", dataset.notes[1])

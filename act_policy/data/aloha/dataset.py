@@ -22,18 +22,18 @@ from act_policy.data.dataset import (
     lengths_of,
 )
 from act_policy.data.episode_errors import EpisodeErrors, Wanted
+from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.data.schemas import (
     ALOHA_NAMES,
     BASE_NAMES,
     HOW_TO_DESCRIBE,
-    SchemaSource,
     aloha_schema,
     check_described,
     read_schema,
     shift_actions,
     with_cameras,
 )
-from act_policy.errors import UserError, check_choice
+from act_policy.errors import UserError
 from act_policy.types import Camera, Schema
 
 LEAVE_OUT = (
@@ -50,17 +50,10 @@ class AlohaHDF5Dataset:
 
     Args:
         folder: holds the `*.hdf5` files.
-        schema: names, units and rate (a JSON file or a mapping) where the files do not store
-            them; by default those that our writer stored, else ALOHA's for 14 dimensions.
-        cameras: the cameras to use, in this order; by default all.
-        jpeg_order: channel order inside the JPEG rows. "bgr" is for files of act-plus-plus (it
-            compresses RGB frames with OpenCV, so red and blue are exchanged in the JPEG); "rgb"
-            is for files whose JPEGs look right in an image viewer. `notes` holds a warning when
-            the images suggest the other order.
-        unreadable: "stop", or "skip" the files that cannot be read. Files at the end of a folder
-            whose recording was cut short are always left out.
-        action_shift: 1 for files of a real robot, which store the action of a step at the step
-            before (see `shift_actions`); 0 for simulation.
+        reader: how to read them. Without a schema, names and units are those that our writer
+            stored, else ALOHA's for 14 dimensions. `notes` holds a warning when the images
+            suggest the other jpeg_order. Files at the end of a folder whose recording was cut
+            short are always left out, whatever `unreadable` is.
         paths: the files to read; by default all.
         wanted: chooses the episodes to use; errors in the others do not matter.
 
@@ -71,26 +64,21 @@ class AlohaHDF5Dataset:
     def __init__(
         self,
         folder: str | Path,
-        schema: SchemaSource | None = None,
-        cameras: Sequence[str] | None = None,
-        jpeg_order: str = "bgr",
-        unreadable: str = "stop",
-        action_shift: int = 0,
+        reader: ReaderConfig = DEFAULT_READER,
         paths: Sequence[Path] | None = None,
         wanted: Wanted | None = None,
     ) -> None:
-        check_choice("jpeg_order", jpeg_order, ("bgr", "rgb"))
-        self._jpeg_order = jpeg_order
+        self._jpeg_order = reader.jpeg_order
         self.folder = Path(folder)
         self._open: tuple[int, h5py.File] | None = None
         paths = episode_files(self.folder) if paths is None else list(paths)
         if not paths:
             raise UserError(f"{folder}: holds no *.hdf5 episode")
-        errors, found = EpisodeErrors(unreadable, wanted), {}
+        errors, found = EpisodeErrors(reader.unreadable, wanted), {}
         indices = _indices(paths)
         for index, path in zip(indices, paths, strict=True):
             try:
-                found[index] = read_episode(path, jpeg_order)
+                found[index] = read_episode(path, reader.jpeg_order)
             except UserError as error:
                 errors.add(index, error)
         names = [path.name for path in paths]
@@ -103,8 +91,8 @@ class AlohaHDF5Dataset:
         ]
         self.lengths = lengths_of(self.episodes)
         self._states = [episode.state for episode in episodes]
-        self._actions = [shift_actions(episode.action, action_shift) for episode in episodes]
-        self.schema = _common_schema(episodes, schema, cameras)
+        self._actions = [shift_actions(episode.action, reader.action_shift) for episode in episodes]
+        self.schema = _common_schema(episodes, reader)
         self._vectors = [episode.vectors for episode in episodes]
         self.vector_names = tuple(
             name
@@ -252,11 +240,9 @@ def _unit_per_second(unit: str) -> str:
     return {"": "", "0..1": "1/s"}.get(unit, f"{unit}/s")
 
 
-def _common_schema(
-    episodes: Sequence[EpisodeFile], given: SchemaSource | None, selected: Sequence[str] | None
-) -> Schema:
+def _common_schema(episodes: Sequence[EpisodeFile], reader: ReaderConfig) -> Schema:
     first = episodes[0]
-    if given is None:
+    if reader.schema is None:
         stored = first.schema
         for episode in episodes:
             if episode.schema != stored:
@@ -275,9 +261,9 @@ def _common_schema(
                     + f". {LEAVE_OUT}"
                 )
     else:
-        stored = read_schema(given, list(first.cameras.values()))
-    if selected is not None:
-        names = [selected] if isinstance(selected, str) else list(selected)
+        stored = read_schema(reader.schema, list(first.cameras.values()))
+    if reader.cameras is not None:
+        names = list(reader.cameras)
     elif stored is not None:
         names = list(stored.camera_names)
     else:

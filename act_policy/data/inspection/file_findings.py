@@ -3,6 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from act_policy.data.dataset import DatasetWarning, DemonstrationDataset
 from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError
 from act_policy.data.inspection.finding import Finding, Kind, Verdict
 from act_policy.data.open import find_folder, open_dataset
+from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,14 +20,13 @@ if TYPE_CHECKING:
 
 
 def open_readable(
-    path: str | Path, unreadable: str = "stop", **reader_options: Any
+    path: str | Path, reader: ReaderConfig = DEFAULT_READER
 ) -> tuple[DemonstrationDataset | None, list[Finding]]:
     """Open a folder without the episodes that are broken or do not fit the others.
 
     Args:
         path: the folder.
-        unreadable: "stop" or "skip", what training will do with a broken episode.
-        reader_options: see `open_dataset`.
+        reader: how training will read the files.
 
     Returns:
         The demonstrations, None where nothing can be used, and a finding for each problem.
@@ -33,20 +34,21 @@ def open_readable(
     Raises:
         UserError: there is no such folder, or no demonstration in it.
     """
-    folder = find_folder(path, reader_options.pop("download", False))
+    folder = find_folder(path, reader.download)
+    strict = replace(reader, unreadable="stop")
     try:
         with warnings.catch_warnings():  # its notes become findings
             warnings.simplefilter("ignore", DatasetWarning)
-            dataset = open_dataset(folder, **reader_options)
+            dataset = open_dataset(folder, strict)
     except UserError as error:
         if (folder / "meta" / "info.json").is_file():
-            readable, broken = _lerobot(folder, error, **reader_options)
+            readable, broken = _lerobot(folder, error, reader)
             unlike: list[Finding] = []
         elif any(folder.glob("*.hdf5")):
-            readable, broken, unlike = _aloha(folder, error, **reader_options)
+            readable, broken, unlike = _aloha(folder, error, strict)
         else:
             raise
-        left_out = unreadable == "skip" and readable is not None
+        left_out = reader.unreadable == "skip" and readable is not None
         verdict = Verdict.WARNING if left_out else Verdict.ERROR
         return readable, [
             *(Finding(verdict, Kind.BROKEN_FILE, detail={"error": error}) for error in broken),
@@ -58,7 +60,7 @@ def open_readable(
 
 
 def _aloha(
-    folder: Path, first: UserError, **options: Any
+    folder: Path, first: UserError, reader: ReaderConfig
 ) -> tuple[DemonstrationDataset | None, list[UserError], list[Finding]]:
     """Read each file by itself; collect errors, and findings where a file is unlike most others."""
     from act_policy.data.aloha.dataset import AlohaHDF5Dataset, episode_files
@@ -67,15 +69,15 @@ def _aloha(
     errors, episodes = [], []
     for path in episode_files(folder):
         try:
-            episode = read_episode(path, options.get("jpeg_order", "bgr"))
+            episode = read_episode(path, reader.jpeg_order)
         except UserError as error:
             errors.append(error)
             continue
         # A schema that is given takes the place of the stored ones.
-        episodes.append(episode._replace(schema=None) if options.get("schema") else episode)
+        episodes.append(episode._replace(schema=None) if reader.schema else episode)
     if not episodes:
         return None, errors, []
-    cameras = options.get("cameras")
+    cameras = None if reader.cameras is None else list(reader.cameras)
     usual = Counter(_form(episode, cameras) for episode in episodes).most_common(1)[0][0]
     alike = [episode for episode in episodes if _form(episode, cameras) == usual]
     counts = {"alike": len(alike), "count": len(episodes)}
@@ -92,22 +94,19 @@ def _aloha(
     if not errors and not unlike:  # it is not the files: the schema given, the cameras chosen
         raise first
     try:
-        dataset = AlohaHDF5Dataset(folder, paths=[e.path for e in alike], **options)
+        dataset = AlohaHDF5Dataset(folder, reader, [e.path for e in alike])
     except UserError as error:
         unlike.append(Finding(Verdict.ERROR, Kind.UNLIKE_FILE, detail={"error": error}))
         return None, errors, unlike
     return dataset, errors, unlike
 
 
-def _form(
-    episode: "EpisodeFile", chosen: str | Sequence[str] | None
-) -> tuple[tuple[str, Any], ...]:
+def _form(episode: "EpisodeFile", chosen: Sequence[str] | None) -> tuple[tuple[str, Any], ...]:
     """Everything that all episodes of a dataset must share, by name."""
-    wanted = [chosen] if isinstance(chosen, str) else chosen
     cameras = (
         f"{camera.name} {camera.height}x{camera.width}"
         for name, camera in sorted(episode.cameras.items())
-        if wanted is None or name in wanted
+        if chosen is None or name in chosen
     )
     return (
         ("state dimensions", episode.state.shape[1]),
@@ -118,7 +117,7 @@ def _form(
 
 
 def _differences(
-    episode: "EpisodeFile", other: "EpisodeFile", chosen: str | Sequence[str] | None
+    episode: "EpisodeFile", other: "EpisodeFile", chosen: Sequence[str] | None
 ) -> dict[str, tuple[Any, Any]]:
     """By name, what one episode has and what the other has instead."""
     pairs = zip(_form(episode, chosen), _form(other, chosen), strict=True)
@@ -133,17 +132,16 @@ def _differences(
 
 
 def _lerobot(
-    folder: Path, first: UserError, **options: Any
+    folder: Path, first: UserError, reader: ReaderConfig
 ) -> tuple[DemonstrationDataset | None, list[UserError]]:
     """Leave out the episodes with an error, and open every file that the metadata name."""
     from act_policy.data.lerobot.dataset import LeRobotDataset
     from act_policy.data.lerobot.metadata import read_metadata
 
-    chosen = {key: options[key] for key in ("schema", "cameras", "action_shift") if key in options}
     dataset = None
     errors: list[UserError] = []
     try:
-        dataset = LeRobotDataset(folder, unreadable="skip", **chosen)
+        dataset = LeRobotDataset(folder, replace(reader, unreadable="skip"))
         errors += dict.fromkeys(dataset.episode_errors.values())
     except UserError as error:
         errors.append(error)

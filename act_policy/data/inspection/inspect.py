@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.inspection.camera_looks import CameraLook, look, spread
@@ -13,6 +12,7 @@ from act_policy.data.inspection.finding import Finding, Verdict, worst_first
 from act_policy.data.inspection.image_findings import find_in_images
 from act_policy.data.inspection.number_findings import find
 from act_policy.data.inspection.sentences import sentence
+from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.errors import check_whole_number
 
 FEW, MANY = 3, 8
@@ -56,8 +56,7 @@ def inspect_folder(
     shown_episodes: int,
     every_frame: bool = False,
     progress: bool = False,
-    unreadable: str = "stop",
-    **reader_options: Any,
+    reader: ReaderConfig = DEFAULT_READER,
 ) -> Inspection:
     """Find everything unusual in a folder, files that cannot be read included.
 
@@ -68,14 +67,13 @@ def inspect_folder(
             warning about numbers names, the others are spread over all.
         every_frame: decode every frame instead of a few, to find all that cannot be decoded.
         progress: show a progress bar while images are decoded.
-        unreadable: "stop" or "skip", what training will do with a broken episode.
-        reader_options: see `open_dataset`.
+        reader: how training will read the files.
 
     Raises:
         UserError: there is nothing to inspect.
     """
     check_whole_number("shown_episodes", shown_episodes, 0)
-    dataset, findings = open_readable(path, unreadable, **reader_options)
+    dataset, findings = open_readable(path, reader)
     if dataset is None:
         return Inspection(Path(path), None, findings=findings)
     evidence = Evidence(dataset, config)

@@ -31,7 +31,8 @@ from act_policy.data.lerobot.metadata import (
 )
 from act_policy.data.lerobot.rows import ImageColumn, read_rows, read_vectors
 from act_policy.data.lerobot.schema import lerobot_schema, vector_keys, vector_names
-from act_policy.data.schemas import SchemaSource, shift_actions
+from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
+from act_policy.data.schemas import shift_actions
 from act_policy.data.video.decoder import BrokenFrameError, VideoFile, read_header
 from act_policy.data.video.writer import FrameRange
 from act_policy.errors import UserError
@@ -52,12 +53,10 @@ class LeRobotDataset:
 
     Args:
         folder: holds `meta`, `data` and `videos`.
-        schema: names, units and rate instead of the dataset's. By default names are those of the
-            features, or state_0, state_1, ... where these do not name each dimension; units are
-            "", since LeRobot does not store them.
-        cameras: the cameras to use, in this order; by default all that have three channels.
-        unreadable: "stop", or "skip" the episodes in which something is missing or wrong.
-        action_shift: 1 if the action of a step is stored at the step before.
+        reader: how to read it. Its schema replaces the dataset's. Without one, names are those of
+            the features, or state_0, state_1, ... where these do not name each dimension; units
+            are "", since LeRobot does not store them. Without cameras, all that have three
+            channels are used.
         wanted: chooses the episodes to use; errors in the others do not matter.
 
     Raises:
@@ -67,17 +66,14 @@ class LeRobotDataset:
     def __init__(
         self,
         folder: str | Path,
-        schema: SchemaSource | None = None,
-        cameras: Sequence[str] | None = None,
-        unreadable: str = "stop",
-        action_shift: int = 0,
+        reader: ReaderConfig = DEFAULT_READER,
         wanted: Wanted | None = None,
     ) -> None:
         self.folder = Path(folder)
-        errors = EpisodeErrors(unreadable, wanted)
+        errors = EpisodeErrors(reader.unreadable, wanted)
         self._metadata = read_metadata(self.folder, errors)
         self.notes = list(self._metadata.notes)
-        self.schema, self._keys = lerobot_schema(self.folder, self._metadata, schema, cameras)
+        self.schema, self._keys = lerobot_schema(self.folder, self._metadata, reader)
         rows = read_rows(self._metadata, errors, self.notes)
         self._frames_before: dict[tuple[int, str], int] = {}
         for camera in self.schema.cameras:
@@ -94,10 +90,11 @@ class LeRobotDataset:
         self.lengths = lengths_of(self.episodes)
         self.last_index = self._metadata.episodes[-1].number
         self._states = [rows[entry.number].state for entry in self.entries]
-        self._actions = [shift_actions(rows[e.number].action, action_shift) for e in self.entries]
+        shift = reader.action_shift
+        self._actions = [shift_actions(rows[e.number].action, shift) for e in self.entries]
         self._timestamps = [rows[entry.number].timestamps for entry in self.entries]
         self._first_rows = [rows[entry.number].first for entry in self.entries]
-        self.action_shift = action_shift
+        self.action_shift = reader.action_shift
         self._vector_keys = vector_keys(self._metadata)
         self.vector_names = tuple(self._vector_keys)
         read = {*self._keys.values(), *self._vector_keys.values(), STATE_KEY, ACTION_KEY, *COUNTERS}

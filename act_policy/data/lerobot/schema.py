@@ -1,11 +1,12 @@
 """Names, sizes and cameras of a LeRobotDataset, taken from its features."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from act_policy.data.lerobot.metadata import Feature, Metadata
-from act_policy.data.schemas import SchemaSource, check_described, read_schema, with_cameras
+from act_policy.data.reader_config import ReaderConfig
+from act_policy.data.schemas import check_described, read_schema, with_cameras
 from act_policy.errors import UserError
 from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY, Camera, Schema
 
@@ -13,10 +14,7 @@ OBSERVATION_PREFIX = "observation."
 
 
 def lerobot_schema(
-    folder: Path,
-    metadata: Metadata,
-    given: SchemaSource | None,
-    selected: Sequence[str] | None,
+    folder: Path, metadata: Metadata, reader: ReaderConfig
 ) -> tuple[Schema, dict[str, str]]:
     """Return the schema, and the feature of each of its cameras."""
     info = folder / "meta" / "info.json"
@@ -29,15 +27,15 @@ def lerobot_schema(
     cameras = {name: camera for name, camera in every.items() if camera is not None}
     state, action = (vector_names(info, metadata, key) for key in (STATE_KEY, ACTION_KEY))
     stored = None
-    if given is not None:
-        stored = read_schema(given, list(cameras.values()))
+    if reader.schema is not None:
+        stored = read_schema(reader.schema, list(cameras.values()))
         check_described(stored, info, (len(state), len(action)), cameras)
         if stored.rate != metadata.rate:
             raise UserError(
                 f"{info}: fps is {metadata.rate:g}, but the schema says {stored.rate:g}"
             )
-    if selected is not None:
-        names = [selected] if isinstance(selected, str) else list(selected)
+    if reader.cameras is not None:
+        names = list(reader.cameras)
     else:
         names = list(cameras if stored is None else stored.camera_names)
     if missing := [name for name in names if name not in cameras]:

@@ -17,6 +17,7 @@ from act_policy.data.loading.chunks import split_episodes
 from act_policy.data.loading.loader import EpochOrder, ResumableLoader
 from act_policy.data.loading.order import Locality, Mix
 from act_policy.data.loading.samples import Batch, Samples, as_it_is
+from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.data.selection.demonstrations import (
     Demonstrations,
     choose_episodes,
@@ -55,7 +56,7 @@ class DemonstrationDataModule(LightningDataModule):
             None decodes while training.
         select: what of the demonstrations is used, see `Selection`.
         mix: further folders with weights, see `open_demonstrations`.
-        reader_options: `schema`, `cameras`, `jpeg_order`, ..., see `open_demonstrations`.
+        reader: how the files are read.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class DemonstrationDataModule(LightningDataModule):
         cache: str | Path | None = "auto",
         select: Mapping[str, Any] | None = None,
         mix: Sequence[Mapping[str, Any]] | None = None,
-        **reader_options: Any,
+        reader: ReaderConfig = DEFAULT_READER,
     ) -> None:
         super().__init__()
         for name, value, least in (
@@ -97,12 +98,22 @@ class DemonstrationDataModule(LightningDataModule):
         self._std_floor = std_floor
         self._undecodable = undecodable
         self._cache = cache
-        self._what = {"select": select, "mix": mix, **reader_options}
+        self._what = select, mix, reader
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], chunk_length: int, seed: int
+    ) -> "DemonstrationDataModule":
+        """Make it from a run's settings of data, among which those of the reader are."""
+        others = {"_target_", *ReaderConfig.names()}  # older runs name the class as well
+        own = {name: value for name, value in config.items() if name not in others}
+        reader = ReaderConfig.from_config(config)
+        return cls(chunk_length=chunk_length, seed=seed, reader=reader, **own)
 
     @cached_property
     def dataset(self) -> Demonstrations:
         """The demonstrations as selected; at the first use every episode is checked."""
-        dataset = open_demonstrations(self._path, **self._what)
+        dataset = open_demonstrations(self._path, *self._what)
         check_finite(dataset)
         return dataset
 

@@ -1,6 +1,7 @@
 """Open demonstrations as a configuration describes them: folders, and the parts that are used."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from act_policy.data.open import open_dataset
-from act_policy.data.schemas import SchemaSource
+from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.data.selection.mixed import MixedDataset
 from act_policy.data.selection.selected import SelectedDataset
 from act_policy.data.selection.selection import Selection, check_episode_list, choose, find_episodes
@@ -18,20 +19,29 @@ from act_policy.types import Schema
 Demonstrations = SelectedDataset | MixedDataset
 
 
-LOADING = {
-    *("_target_", "path", "batch_size", "workers", "std_floor", "undecodable", "cache", "mix"),
-    *("held_out_fraction", "train_episodes", "held_out_episodes"),
-}
-"""Settings of a run's data that say how it was trained on; all others say what it is."""
+@dataclass(frozen=True)
+class RunReading:
+    """How a run read its demonstrations, so that others can be read alike.
+
+    reader: how the files are read.
+    select: settings of a Selection.
+    """
+
+    reader: ReaderConfig = DEFAULT_READER
+    select: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "RunReading":
+        """Take it from a run's config.yaml as plain values; the defaults where it has no data."""
+        data = config.get("data") or {}
+        return cls(ReaderConfig.from_config(data), data.get("select") or {})
 
 
 def open_demonstrations(
     path: str | Path,
     select: Mapping[str, Any] | None = None,
     mix: Any = None,
-    cameras: Sequence[str] | Mapping[str, str] | None = None,
-    schema: SchemaSource | None = None,
-    **reader_options: Any,
+    reader: ReaderConfig = DEFAULT_READER,
 ) -> Demonstrations:
     """Open a folder of demonstrations, or several, as a configuration describes them.
 
@@ -39,24 +49,20 @@ def open_demonstrations(
         path: the folder.
         select: settings of a Selection.
         mix: further folders, each with `path`, `weight` (1 if left out) and the settings that
-            differ from the first folder's: `cameras`, `schema`, reader options, or some of
-            `select`.
-        cameras: which cameras to use, in this order; or new name -> name in the files.
-        schema: names, units and rate where the files do not say them.
-        reader_options: see `open_dataset`.
+            differ from the first folder's: those of the reader, or some of `select`.
+        reader: how the files are read; its cameras may be new name -> name in the files.
 
     Raises:
         UserError: something is missing, unknown, or does not fit.
     """
-    own = {"cameras": cameras, "schema": schema, **reader_options}
-    first = _open_selected(path, select, own)
+    first = _open_selected(path, select, reader)
     if mix is None or len(mix) == 0:
         return first
     if not isinstance(mix, Sequence) or not all(isinstance(entry, Mapping) for entry in mix):
         raise UserError(f"mix={mix}: expected a list like [{{path: FOLDER, weight: 1}}]")
     parts, weights = [first], [1.0]
     for entry in mix:
-        known = ["path", "weight", "select", *own]
+        known = ["path", "weight", "select", *ReaderConfig.names()]
         if unknown := [key for key in entry if key not in known]:
             raise UserError(f"mix: {', '.join(unknown)} is unknown; there are {', '.join(known)}")
         if entry.get("path") is None:
@@ -65,37 +71,26 @@ def open_demonstrations(
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
             raise UserError(f"mix: {entry['path']}: weight={weight}, expected a number above 0")
         # each dataset has its own choice of episodes
-        shared = {k: v for k, v in (select or {}).items() if k not in ("episodes", "exclude")}
-        options = own | {key: entry[key] for key in own if key in entry}
-        parts.append(_open_selected(entry["path"], shared | (entry.get("select") or {}), options))
+        chosen = _without_episodes(select) | (entry.get("select") or {})
+        own = {name: entry[name] for name in ReaderConfig.names() if name in entry}
+        parts.append(_open_selected(entry["path"], chosen, replace(reader, **own)))
         weights.append(float(weight))
     return MixedDataset(parts, weights)
 
 
-def reading_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Give how a run read its files and what it selected of them, from its config.yaml."""
-    data = config.get("data") or {}
-    return {key: value for key, value in data.items() if key not in LOADING}
-
-
-def open_as_run(path: str | Path, schema: Schema, options: Mapping[str, Any]) -> Demonstrations:
+def open_as_run(path: str | Path, schema: Schema, run: RunReading) -> Demonstrations:
     """Open another folder than a run's own as the run read it, with all of its episodes.
 
     Args:
         path: the folder.
         schema: of the run's policy; its cameras are read where the run named none.
-        options: of `open_demonstrations` in the run.
+        run: how the run read its own.
 
     Raises:
         UserError: as `open_demonstrations`.
     """
-    select = {
-        key: value
-        for key, value in (options.get("select") or {}).items()
-        if key not in ("episodes", "exclude")
-    }
-    cameras = options.get("cameras") or schema.camera_names
-    return open_demonstrations(path, **{**options, "cameras": cameras, "select": select})
+    reader = replace(run.reader, cameras=run.reader.cameras or schema.camera_names)
+    return open_demonstrations(path, _without_episodes(run.select), None, reader)
 
 
 def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstrations) -> list[int]:
@@ -107,17 +102,19 @@ def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstratio
     return sorted({int(place) for place in found})
 
 
+def _without_episodes(select: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The settings of a selection that hold for other folders too."""
+    return {k: v for k, v in (select or {}).items() if k not in ("episodes", "exclude")}
+
+
 def _open_selected(
-    path: str | Path, select: Mapping[str, Any] | None, options: Mapping[str, Any]
+    path: str | Path, select: Mapping[str, Any] | None, reader: ReaderConfig
 ) -> SelectedDataset:
     selection = Selection.from_config(select)
-    options = dict(options)
-    cameras = options.pop("cameras")
     renamed = None
-    if isinstance(cameras, Mapping):
-        renamed = {str(new): str(old) for new, old in cameras.items()}
-        cameras = list(dict.fromkeys(renamed.values()))
+    if isinstance(reader.cameras, Mapping):
+        renamed = {str(new): str(old) for new, old in reader.cameras.items()}
+        reader = replace(reader, cameras=list(dict.fromkeys(renamed.values())))
     # The reader leaves out other episodes at once, so that errors in them do not matter.
     wanted = partial(choose, selection, f"{path}")
-    dataset = open_dataset(path, cameras=cameras, wanted=wanted, **options)
-    return SelectedDataset(dataset, selection, renamed)
+    return SelectedDataset(open_dataset(path, reader, wanted), selection, renamed)

@@ -12,6 +12,7 @@ from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.lerobot.hub import is_at_hand
 from act_policy.data.selection.demonstrations import (
     Demonstrations,
+    RunReading,
     choose_episodes,
     open_as_run,
 )
@@ -68,7 +69,6 @@ def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | No
     if not config.get("data"):
         return None
     data_config: dict[str, Any] = {"batch_size": 1, **config["data"]}
-    data_config.pop("_target_", None)
     data_config["path"] = folder or data_config.get("path")
     if not data_config["path"] or not is_at_hand(data_config["path"]):
         return None
@@ -76,7 +76,7 @@ def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | No
         DemonstrationDataModule,  # torch, which a run needs
     )
 
-    data = DemonstrationDataModule(chunk_length=1, seed=config.get("seed", 0), **data_config)
+    data = DemonstrationDataModule.from_config(data_config, 1, config.get("seed", 0))
     return RunData(data.dataset, data.train_episodes.tolist(), data.held_out_episodes.tolist())
 
 
@@ -106,7 +106,7 @@ def scored_data(
     schema: Schema,
     path: str | None,
     episodes: Sequence[int | str] | None,
-    options: Mapping[str, Any],
+    reading: RunReading,
     run: RunData | None,
 ) -> Scored:
     """Choose the demonstrations that a policy is scored on.
@@ -116,8 +116,7 @@ def scored_data(
         path: folder; None is the run's own.
         episodes: which, by index on disk or by name, as in training; None is those that the run
             held out, and all of another folder.
-        options: how another folder is read and what is selected of it but episodes, see
-            `open_as_run`.
+        reading: how another folder is read and what is selected of it but episodes.
         run: what the policy was trained on, where it is known.
 
     Raises:
@@ -141,7 +140,7 @@ def scored_data(
             "the demonstrations that the policy was trained on were not found; give "
             "data.path=FOLDER"
         )
-    dataset = open_as_run(path, schema, options)
+    dataset = open_as_run(path, schema, reading)
     chosen = None if episodes is None else choose_episodes(SETTING, episodes, dataset)
     fits = run is not None and not schema.differences(run.dataset.schema)
     return Scored(dataset, chosen, run.pool if run is not None and fits else None)

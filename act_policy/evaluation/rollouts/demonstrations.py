@@ -8,7 +8,7 @@ import numpy as np
 
 from act_policy.data.aloha.episode import read_recorded_config
 from act_policy.data.lerobot.hub import is_at_hand
-from act_policy.data.selection.demonstrations import open_demonstrations, reading_options
+from act_policy.data.selection.demonstrations import RunReading, open_demonstrations
 
 
 class TrainingDemonstrations(NamedTuple):
@@ -31,7 +31,7 @@ def find_demonstrations(
 
     Args:
         config: the run's config.yaml as plain values, empty where there is no run; its selection
-            and reading options hold for `folder` as well.
+            and reader settings hold for `folder` as well.
         folder: where the demonstrations are now; None is where the run found them.
 
     Returns:
@@ -48,7 +48,8 @@ def find_demonstrations(
     if folder is None:
         print("there are no demonstrations to replay; give demonstrations=FOLDER")
         return None
-    dataset = open_demonstrations(folder, mix=mix, **reading_options(config))
+    run = RunReading.from_config(config)
+    dataset = open_demonstrations(folder, run.select, mix, run.reader)
     actions = [dataset.action(episode) for episode in range(len(dataset.episodes))]
     seeds = frozenset(e.seed for e in dataset.episodes if e.seed is not None)
     return TrainingDemonstrations(actions, seeds, read_recorded_config(dataset.episodes[0].file))

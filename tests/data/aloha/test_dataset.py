@@ -12,6 +12,7 @@ from act_policy.data.aloha.dataset import AlohaHDF5Dataset, write_episode
 from act_policy.data.dataset import Episode, UndecodableFrameError
 from act_policy.data.frames.store import FrameStore
 from act_policy.data.open import open_dataset
+from act_policy.data.reader_config import ReaderConfig
 from act_policy.errors import UserError
 from act_policy.types import Camera
 from tests.data.episodes_for_tests import (
@@ -127,11 +128,11 @@ def test_a_file_without_attributes_may_mix_raw_and_compressed_cameras(tmp_path):
 
 def test_the_channel_order_inside_jpegs_is_an_option(tmp_path):
     write_foreign_episode(tmp_path / "e.hdf5", 2, {"top": jpeg_rows(smooth_frames(2))})
-    blue = AlohaHDF5Dataset(tmp_path, jpeg_order="rgb").frame(0, 0, "top")[2, 2]
+    blue = AlohaHDF5Dataset(tmp_path, ReaderConfig(jpeg_order="rgb")).frame(0, 0, "top")[2, 2]
     assert blue[2] > 240
     assert blue[0] < 15
     with pytest.raises(UserError, match="jpeg_order"):
-        AlohaHDF5Dataset(tmp_path, jpeg_order="gbr")
+        AlohaHDF5Dataset(tmp_path, ReaderConfig(jpeg_order="gbr"))
 
 
 def test_mobile_aloha_actions_have_the_base_after_the_arms(tmp_path):
@@ -158,10 +159,10 @@ def test_other_robots_are_described_by_a_mapping_or_a_file(tmp_path):
     with pytest.raises(UserError, match=r"schema=FILE\.json .* state_names, state_units"):
         open_dataset(folder)
 
-    schema = open_dataset(folder, schema=description(6)).schema
+    schema = open_dataset(folder, ReaderConfig(schema=description(6))).schema
     assert (schema.rate, schema.state_names[5], schema.camera_names) == (30, "joint_5", ("top",))
     (tmp_path / "schema.json").write_text(json.dumps(description(6)))
-    assert open_dataset(folder, schema=tmp_path / "schema.json").schema == schema
+    assert open_dataset(folder, ReaderConfig(schema=tmp_path / "schema.json")).schema == schema
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_other_robots_are_described_by_a_mapping_or_a_file(tmp_path):
 def test_a_description_that_does_not_fit_is_refused(tmp_path, given, message):
     write_foreign_episode(tmp_path / "e.hdf5", 2, {"top": smooth_frames(2)}, size=6)
     with pytest.raises(UserError, match=message):
-        open_dataset(tmp_path, schema=given)
+        open_dataset(tmp_path, ReaderConfig(schema=given))
 
 
 def test_an_episode_that_lacks_a_camera_is_named_with_its_cameras(make_folder):
@@ -191,14 +192,14 @@ def test_an_episode_that_lacks_a_camera_is_named_with_its_cameras(make_folder):
     assert "expected cameras top, wrist in each of 10 episodes" in str(error.value)
     assert "episode_000007.hdf5 lacks wrist (found top)" in str(error.value)
     assert "episode_000006" not in str(error.value)
-    assert open_dataset(folder, cameras=["top"]).schema.camera_names == ("top",)
+    assert open_dataset(folder, ReaderConfig(cameras=["top"])).schema.camera_names == ("top",)
 
 
 def test_unknown_cameras_are_refused_and_the_chosen_order_is_kept(make_folder):
     folder = make_folder([2, 2], make_schema({"top": (6, 8), "wrist": (5, 7)}))
     with pytest.raises(UserError, match=r"lacks left, right \(found top, wrist\)"):
-        open_dataset(folder, cameras=["top", "left", "right"])
-    chosen = open_dataset(folder, cameras=["wrist", "top"])
+        open_dataset(folder, ReaderConfig(cameras=["top", "left", "right"]))
+    chosen = open_dataset(folder, ReaderConfig(cameras=["wrist", "top"]))
     assert chosen.schema.camera_names == ("wrist", "top")
     assert chosen.frame(0, 0, "wrist").shape == (5, 7, 3)
 

@@ -8,6 +8,7 @@ from act_policy.data.aloha.channel_order import doubt_channel_order
 from act_policy.data.aloha.episode import write_episode
 from act_policy.data.dataset import DatasetWarning
 from act_policy.data.open import open_dataset
+from act_policy.data.reader_config import ReaderConfig
 from act_policy.data.schemas import shift_actions
 from act_policy.errors import UserError
 from tests.data.episodes_for_tests import jpeg_rows, make_arrays, make_schema, smooth_frames
@@ -73,13 +74,13 @@ def test_the_action_of_a_real_robot_belongs_to_the_step_before(tmp_path):
     """In act/utils.py the actions for step t begin at max(0, t - 1)."""
     write_real(tmp_path / "episode_0.hdf5", 6)
     stored = open_dataset(tmp_path).action(0)
-    moved = open_dataset(tmp_path, action_shift=1).action(0)
+    moved = open_dataset(tmp_path, ReaderConfig(action_shift=1)).action(0)
     for step in range(6):
         np.testing.assert_array_equal(moved[step], stored[max(0, step - 1)])
     np.testing.assert_array_equal(shift_actions(stored, 0), stored)
     np.testing.assert_array_equal(shift_actions(stored, 9), np.repeat(stored[:1], 6, 0))
     with pytest.raises(UserError, match="action_shift=-1: expected a whole number"):
-        open_dataset(tmp_path, action_shift=-1)
+        open_dataset(tmp_path, ReaderConfig(action_shift=-1))
 
 
 def orange(height=40, width=60):
@@ -96,9 +97,9 @@ def test_a_channel_order_that_looks_wrong_gives_a_warning(tmp_path):
         for camera in CAMERAS:
             del file[f"observations/images/{camera}"]
             file[f"observations/images/{camera}"] = jpeg_rows(frames)
-    assert open_dataset(tmp_path / "a", jpeg_order="bgr").notes == []
+    assert open_dataset(tmp_path / "a", ReaderConfig(jpeg_order="bgr")).notes == []
     with pytest.warns(DatasetWarning, match=r"5\d% of the pixels are blue .*=bgr"):
-        open_dataset(tmp_path / "a", jpeg_order="rgb")
+        open_dataset(tmp_path / "a", ReaderConfig(jpeg_order="rgb"))
 
 
 def test_files_of_act_plus_plus_suggest_its_channel_order():
@@ -113,7 +114,7 @@ def test_files_of_act_plus_plus_suggest_its_channel_order():
 def test_the_samples_give_no_warning_in_the_right_order(samples):
     assert open_dataset(samples / "aloha_hdf5_compressed").notes == []
     with pytest.warns(DatasetWarning, match="compressed by act-plus-plus"):
-        open_dataset(samples / "aloha_hdf5_compressed", jpeg_order="rgb")
+        open_dataset(samples / "aloha_hdf5_compressed", ReaderConfig(jpeg_order="rgb"))
 
 
 @pytest.mark.parametrize("name", ["qpos", "images", "velocity"])

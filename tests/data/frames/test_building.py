@@ -13,6 +13,7 @@ from act_policy.data.frames.on_demand import DecodedFrames, open_frames
 from act_policy.data.frames.store import FrameStore, cache_folder
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.open import open_dataset
+from act_policy.data.reader_config import ReaderConfig
 from act_policy.data.selection.demonstrations import open_demonstrations
 from act_policy.errors import UserError
 from tests.data.frames.test_store import compressed_folder, every_frame
@@ -112,14 +113,16 @@ def test_a_cache_in_use_is_not_removed(tmp_path):
 
 def test_a_camera_may_have_a_slash_in_its_name(tmp_path):
     compressed_folder(tmp_path)
-    renamed = open_demonstrations(tmp_path, cameras={"robot/top": "top"})
+    renamed = open_demonstrations(tmp_path, reader=ReaderConfig(cameras={"robot/top": "top"}))
     store = FrameStore(renamed)
     np.testing.assert_array_equal(
         store.read("robot/top", np.arange(9)), every_frame(renamed, "robot/top")
     )
     del store
     fewer = {"exclude": [0]}
-    FrameStore(open_demonstrations(tmp_path, fewer, cameras={"robot/top": "top"}))
+    FrameStore(
+        open_demonstrations(tmp_path, fewer, reader=ReaderConfig(cameras={"robot/top": "top"}))
+    )
     (cached,) = (tmp_path / ".cache").glob("**/*.frames")  # that of all episodes is removed
     assert cached.name.startswith("robot%2Ftop-")
 
@@ -127,7 +130,9 @@ def test_a_camera_may_have_a_slash_in_its_name(tmp_path):
 @pytest.mark.parametrize("memory", [0, 100, 10**9])
 def test_frames_without_a_cache_are_equal(tmp_path, monkeypatch, memory):
     monkeypatch.setattr("act_policy.data.frames.on_demand.MEMORY", memory * 48 * 64 * 3)
-    dataset = open_demonstrations(write_lerobot(tmp_path / "d"), cameras=["top"])
+    dataset = open_demonstrations(
+        write_lerobot(tmp_path / "d"), reader=ReaderConfig(cameras=["top"])
+    )
     frames = open_frames(dataset, None, "stop")
     assert not cache_folder(dataset).exists()
     order = np.random.default_rng(1).permutation(36)

@@ -14,6 +14,7 @@ import pytest
 from act_policy.data.dataset import DatasetWarning, UndecodableFrameError
 from act_policy.data.frames.store import FrameStore, cache_folder
 from act_policy.data.open import open_dataset
+from act_policy.data.reader_config import ReaderConfig
 from act_policy.errors import UserError
 from tests.data.episodes_for_tests import (
     jpeg_rows,
@@ -98,7 +99,7 @@ def test_compressed_frames_are_decoded_once(tmp_path, monkeypatch):
 def test_an_edited_episode_or_another_option_replaces_the_cache(tmp_path):
     FrameStore(open_dataset(compressed_folder(tmp_path)))
     with pytest.warns(DatasetWarning, match="pixels are blue"):
-        blue = open_dataset(tmp_path, jpeg_order="rgb")
+        blue = open_dataset(tmp_path, ReaderConfig(jpeg_order="rgb"))
     assert FrameStore(blue).read("top", np.array([0]))[0, 2, 2, 2] > 240
 
     write_foreign_episode(tmp_path / "episode_3.hdf5", 6, {"top": jpeg_rows(smooth_frames(6))})

@@ -9,6 +9,7 @@ from act_policy.data.aloha.dataset import write_episode
 from act_policy.data.inspection.file_findings import open_readable
 from act_policy.data.inspection.finding import Kind, Verdict
 from act_policy.data.open import open_dataset
+from act_policy.data.reader_config import ReaderConfig
 from act_policy.errors import UserError
 from tests.data.episodes_for_tests import make_arrays, make_schema
 from tests.data.lerobot_for_tests import change_table, write_lerobot
@@ -75,7 +76,7 @@ def test_differing_cameras_sizes_and_schemas_are_named(tmp_path):
         assert finding.subject == str(tmp_path / f"episode_{number}.hdf5")
         assert finding.detail == {"differences": differences, "alike": 2, "count": 6}
     with pytest.raises(UserError):
-        open_dataset(tmp_path, unreadable="skip")
+        open_dataset(tmp_path, ReaderConfig(unreadable="skip"))
 
 
 def test_a_folder_without_a_readable_file_gives_only_findings(make_folder):
@@ -91,9 +92,9 @@ def test_wrong_settings_are_not_blamed_on_the_files(make_folder, tmp_path):
     with pytest.raises(UserError, match="no such folder"):
         open_readable(tmp_path / "nothing")
     with pytest.raises(UserError, match="jpeg_order"):
-        open_readable(make_folder([4]), jpeg_order="grb")
+        open_readable(make_folder([4]), ReaderConfig(jpeg_order="grb"))
     with pytest.raises(UserError, match="nose"):
-        open_readable(make_folder([4]), cameras=["nose"])
+        open_readable(make_folder([4]), ReaderConfig(cameras=["nose"]))
 
 
 def test_only_files_that_training_skips_are_warnings(tmp_path):
@@ -101,7 +102,7 @@ def test_only_files_that_training_skips_are_warnings(tmp_path):
         write_aloha(tmp_path, f"episode_{episode}.hdf5", seed=episode)
     (tmp_path / "episode_1.hdf5").write_bytes(b"no HDF5")
     write_aloha(tmp_path, "episode_2.hdf5", {"top": (9, 8)})
-    _, findings = open_readable(tmp_path, "skip")
+    _, findings = open_readable(tmp_path, ReaderConfig(unreadable="skip"))
     assert [(f.verdict, f.kind) for f in findings] == [
         (Verdict.WARNING, Kind.BROKEN_FILE),
         (Verdict.ERROR, Kind.UNLIKE_FILE),
@@ -132,7 +133,7 @@ def test_every_broken_video_is_named_and_the_rest_is_read(tmp_path):
     ]
     assert len(findings) == 2
     assert [f.detail["error"].path for f in findings] == [videos[1], videos[3]]
-    _, findings = open_readable(folder, "skip")
+    _, findings = open_readable(folder, ReaderConfig(unreadable="skip"))
     assert {f.verdict for f in findings} == {Verdict.WARNING}
 
 

@@ -14,6 +14,7 @@ from act_policy.data.inspection.finding import Finding, Kind, Verdict
 from act_policy.data.inspection.number_findings import find
 from act_policy.data.inspection.stillness import longest_still_stretch
 from act_policy.data.open import open_dataset
+from act_policy.data.reader_config import ReaderConfig
 from tests.data.lerobot_for_tests import change_table
 from tests.data.motion_for_tests import WRITERS, aloha_motion, lerobot_motion
 
@@ -274,5 +275,5 @@ def test_missing_episode_numbers_are_a_note(tmp_path):
     assert finding.verdict is Verdict.NOTE
     assert finding.detail == {"missing": [1, 2, 3], "lowest": 0, "highest": 4}
     (tmp_path / "episode_2.hdf5").write_bytes(b"broken, but there")
-    finding = only(AlohaHDF5Dataset(tmp_path, unreadable="skip"))
+    finding = only(AlohaHDF5Dataset(tmp_path, ReaderConfig(unreadable="skip")))
     assert finding.detail["missing"] == [1, 3]

@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 from act_policy.data.frames.store import FrameStore
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.open import open_dataset
+from act_policy.data.reader_config import ReaderConfig
 from act_policy.data.statistics import compute_statistics
 from act_policy.data.video.decoder import BrokenFrameError, VideoFile
 from act_policy.errors import UserError
@@ -243,10 +244,11 @@ def test_a_camera_may_be_called_observation_image_and_have_its_channels_first(tm
 
 def test_cameras_are_chosen_and_ordered_and_depth_is_ignored(tmp_path):
     folder = write_lerobot(tmp_path)
-    assert open_dataset(folder, cameras=["wrist"]).schema.camera_names == ("wrist",)
-    assert open_dataset(folder, cameras=["wrist", "top"]).schema.camera_names == ("wrist", "top")
+    assert open_dataset(folder, ReaderConfig(cameras=["wrist"])).schema.camera_names == ("wrist",)
+    both = open_dataset(folder, ReaderConfig(cameras=["wrist", "top"]))
+    assert both.schema.camera_names == ("wrist", "top")
     with pytest.raises(UserError, match=r"no camera left .*found top, wrist.*data.cameras="):
-        open_dataset(folder, cameras=["left"])
+        open_dataset(folder, ReaderConfig(cameras=["left"]))
     change_info(folder, lambda i: i["features"][WRIST].update(info={"video.is_depth_map": True}))
     assert open_dataset(folder).schema.camera_names == ("top",)
     change_info(folder, lambda i: i["features"][WRIST].update(shape=[HEIGHT, WIDTH, 1], info={}))
@@ -291,13 +293,16 @@ def test_a_schema_may_give_names_units_and_the_simulated_environment(tmp_path):
         "environment": "act_policy/MetaWorld-reach-v0",
     }
     (tmp_path / "schema.json").write_text(json.dumps(given))
-    schema = open_dataset(folder, schema=tmp_path / "schema.json").schema
+    schema = open_dataset(folder, ReaderConfig(schema=tmp_path / "schema.json")).schema
     assert (schema.state_names, schema.action_units) == (("x", "y", "z"), ("m",) * 3)
     assert (schema.camera_names, schema.environment) == (("top", "wrist"), given["environment"])
     with pytest.raises(UserError, match="fps is 10, but the schema says 50"):
-        open_dataset(folder, schema=given | {"rate": 50})
+        open_dataset(folder, ReaderConfig(schema=given | {"rate": 50}))
     with pytest.raises(UserError, match="3 state and 3 action dimensions, but the schema names 2"):
-        open_dataset(folder, schema=given | {"state_names": ["x", "y"], "state_units": ["m"] * 2})
+        open_dataset(
+            folder,
+            ReaderConfig(schema=given | {"state_names": ["x", "y"], "state_units": ["m"] * 2}),
+        )
 
 
 def test_lists_of_any_kind_and_single_numbers_are_vectors(tmp_path):

@@ -9,6 +9,7 @@ from act_policy.data.dataset import DatasetWarning
 from act_policy.data.inspection.file_findings import open_readable
 from act_policy.data.lerobot import hub
 from act_policy.data.open import open_dataset
+from act_policy.data.reader_config import ReaderConfig
 from act_policy.errors import UserError
 from tests.data.lerobot_for_tests import write_lerobot
 
@@ -80,8 +81,8 @@ def test_a_download_happens_only_on_request(home, monkeypatch):
     with pytest.raises(UserError):
         open_dataset(NAME)
     assert asked == []
-    assert open_dataset(NAME, download=True).folder == home / "hf" / "lerobot" / NAME
-    open_dataset(NAME, download=True)
+    assert open_dataset(NAME, ReaderConfig(download=True)).folder == home / "hf" / "lerobot" / NAME
+    open_dataset(NAME, ReaderConfig(download=True))
     assert asked == [(NAME, "dataset", 10)]
 
 
@@ -105,7 +106,7 @@ def test_an_incomplete_dataset_is_not_mistaken_for_a_shorter_one(home, monkeypat
             last.write_bytes(content)
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", Hub)
-    assert open_dataset(NAME, download=True).lengths.tolist() == [2, 3]
+    assert open_dataset(NAME, ReaderConfig(download=True)).lengths.tolist() == [2, 3]
     make(home / "hf" / "hub" / "datasets--someone--stack_cubes" / "snapshots" / "aaaa")
     last.unlink()
     assert open_dataset(NAME).lengths.tolist() == [2]  # a complete one is preferred
@@ -114,7 +115,7 @@ def test_an_incomplete_dataset_is_not_mistaken_for_a_shorter_one(home, monkeypat
 def test_a_broken_dataset_in_the_cache_is_inspected_like_any_other(home):
     folder = write_lerobot(home / "hf" / "lerobot" / NAME, (2, 3), kind="image", per_file=1)
     (folder / "data" / "chunk-000" / "file-000.parquet").write_bytes(b"broken")
-    dataset, (finding,) = open_readable(NAME, download=False)
+    dataset, (finding,) = open_readable(NAME, ReaderConfig(download=False))
     assert dataset is not None
     assert dataset.lengths.tolist() == [3]
     assert finding.detail["error"].path.name == "file-000.parquet"
@@ -128,10 +129,10 @@ def test_a_failed_download_gives_one_message(home, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", Hub)
     with pytest.raises(UserError, match=r"could not be downloaded \(ConnectionError: no route"):
-        open_dataset(NAME, download=True)
+        open_dataset(NAME, ReaderConfig(download=True))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(UserError, match="pip install huggingface_hub"):
-        open_dataset(NAME, download=True)
+        open_dataset(NAME, ReaderConfig(download=True))
 
 
 def test_looking_into_the_cache_does_not_import_the_hub(home):

@@ -7,6 +7,7 @@ from act_policy.data.aloha.dataset import write_episode
 from act_policy.data.dataset import DatasetWarning, DemonstrationDataset
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.open import open_dataset
+from act_policy.data.reader_config import ReaderConfig
 from act_policy.data.selection.demonstrations import choose_episodes, open_demonstrations
 from act_policy.data.statistics import compute_statistics
 from act_policy.errors import UserError
@@ -64,7 +65,7 @@ def test_an_index_is_that_on_disk_even_if_others_are_left_out(tmp_path, make_fol
 
     def opened(select, mix=None):
         with pytest.warns(DatasetWarning, match=r"1 of . episodes are left out"):
-            return open_demonstrations(folder, select, mix, unreadable="skip")
+            return open_demonstrations(folder, select, mix, reader=ReaderConfig(unreadable="skip"))
 
     view = opened({"exclude": [3]})
     assert view.lengths.tolist() == expected
@@ -113,7 +114,7 @@ def test_cameras_are_renamed_cropped_and_resized(folder):
     view = open_demonstrations(
         folder,
         {"resize": [6, 8], "crop": {"head": [2, 3, 8, 10]}},
-        cameras={"head": "top", "hand": "wrist"},
+        reader=ReaderConfig(cameras={"head": "top", "hand": "wrist"}),
     )
     assert view.schema.cameras == (
         Camera("head", 6, 8, (12, 16), (2, 3, 8, 10)),
@@ -126,9 +127,13 @@ def test_cameras_are_renamed_cropped_and_resized(folder):
     assert "pillow" in view.frame_key(2, "head")  # other scaling needs another cache
     assert "pillow" not in plain.frame_key(2, "top")
     data = DemonstrationDataModule(
-        folder, 3, 64, held_out_fraction=0.0, select={"resize": {"hand": [5, 4]}},
-        cameras={"hand": "wrist"},
-    )  # fmt: skip
+        folder,
+        3,
+        64,
+        held_out_fraction=0.0,
+        select={"resize": {"hand": [5, 4]}},
+        reader=ReaderConfig(cameras={"hand": "wrist"}),
+    )
     (batch,) = data.train_dataloader()
     assert list(batch.observation.images) == ["hand"]
     for i, (episode, step) in enumerate(zip(batch.episode, batch.step, strict=True)):
@@ -271,4 +276,4 @@ def test_unknown_names_are_refused_with_the_known_ones(folder, select, message):
 
 def test_renaming_an_unknown_camera_is_refused(folder):
     with pytest.raises(UserError, match=r"camera"):
-        open_demonstrations(folder, cameras={"head": "front"})
+        open_demonstrations(folder, reader=ReaderConfig(cameras={"head": "front"}))

@@ -9,6 +9,7 @@ import pytest
 
 from act_policy import UserError
 from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.selection.demonstrations import RunReading
 from act_policy.evaluation.open_loop.run_data import RunData, open_run_data, scored_data
 from act_policy.types import Camera, Schema
 
@@ -36,23 +37,23 @@ def run(tmp_path: Path) -> RunData:
 
 
 def test_episodes_are_chosen_by_index_on_disk_or_name(run):
-    scored = scored_data(SCHEMA, None, [2, "episode_000003"], {"select": SELECT}, run)
+    scored = scored_data(SCHEMA, None, [2, "episode_000003"], RunReading(select=SELECT), run)
     assert scored.episodes is not None
     assert scored.dataset.lengths[scored.episodes].tolist() == [6, 7]
     assert scored.says == "2 chosen episodes, 1 of which were trained on"
     with pytest.raises(UserError, match=r"data\.episodes: episodes \[0\] are not among"):
-        scored_data(SCHEMA, None, [0], {"select": SELECT}, run)
+        scored_data(SCHEMA, None, [0], RunReading(select=SELECT), run)
 
 
 def test_a_camera_that_the_policy_does_not_have_is_left_alone(run, tmp_path):
     more = replace(SCHEMA, cameras=(Camera("wrist", 4, 6), *SCHEMA.cameras))
     other = str(write(tmp_path / "other", 1, more))
-    options = {"cameras": None, "select": SELECT}  # as the run's config has it
-    assert scored_data(SCHEMA, other, None, options, run).dataset.schema == SCHEMA
+    reading = RunReading.from_config({"data": {"cameras": None, "select": SELECT}})
+    assert scored_data(SCHEMA, other, None, reading, run).dataset.schema == SCHEMA
 
 
 def test_what_the_run_left_out_of_its_folder_is_scored_in_another_one(run, tmp_path):
     other = str(write(tmp_path / "other", 1))
-    scored = scored_data(SCHEMA, other, None, {"select": SELECT}, run)
+    scored = scored_data(SCHEMA, other, None, RunReading(select=SELECT), run)
     assert scored.episodes is None
     assert scored.dataset.lengths.tolist() == [4]
