@@ -1,4 +1,4 @@
-"""Open a folder of demonstrations with the reader that its content asks for."""
+"""Open a folder of demonstrations with the reader that fits its content."""
 
 import json
 import warnings
@@ -14,18 +14,18 @@ from act_policy.errors import UserError
 def open_dataset(
     path: str | Path, reader: ReaderConfig = DEFAULT_READER, wanted: Wanted | None = None
 ) -> DemonstrationDataset:
-    """Open a folder of demonstrations with the reader that its content asks for.
+    """Open a folder of demonstrations with the reader that fits its content.
 
     A folder with `meta/info.json` is a LeRobotDataset, one with `*.hdf5` files is ALOHA's.
 
     Args:
-        path: the folder, or the hub id of a LeRobotDataset, `user/name`, that is on this machine
-            already.
-        reader: how the files are read.
+        path: the folder, or the hub id of a LeRobotDataset, `user/name`, that is already on this
+            machine.
+        reader: settings for reading the files.
         wanted: chooses the episodes to use; errors in the others do not matter.
 
     Raises:
-        UserError: no such folder, nothing readable in it, or episodes that do not fit together.
+        UserError: the folder is missing or holds nothing readable, or its episodes do not match.
     """
     folder = find_folder(path, reader.download)
     check_converted(folder)
@@ -54,7 +54,7 @@ def open_dataset(
 
 
 def find_folder(path: str | Path, download: bool = False) -> Path:
-    """The folder of that name, or of a dataset in the hub's cache; raises UserError."""
+    """Return the folder of this name, or of a dataset in the hub's cache; raises UserError."""
     folder = Path(path)
     if not folder.exists():
         if not is_hub_id(path):
@@ -66,11 +66,11 @@ def find_folder(path: str | Path, download: bool = False) -> Path:
 
 
 CONVERSION_FILE = "conversion.json"
-"""In a folder that `convert` fills: what is converted into it, and whether that is done."""
+"""Written by `convert` into its folder: the conversion, and whether it is finished."""
 
 
 def check_converted(folder: Path) -> None:
-    """Raise UserError where a conversion into the folder has not come to its end."""
+    """Raise UserError if a conversion into the folder is not finished."""
     file = folder / CONVERSION_FILE
     try:
         finished = json.loads(file.read_text()).get("finished")

@@ -1,4 +1,4 @@
-"""Settings of how the files of demonstrations are read, the same for every command."""
+"""Settings for reading the files of demonstrations, the same for every command."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -10,19 +10,19 @@ from act_policy.errors import check_choice, check_whole_number
 
 @dataclass(frozen=True)
 class ReaderConfig:
-    """How the files of demonstrations are read; configs/reader holds the same settings.
+    """Settings for reading the files of demonstrations; configs/reader holds the same ones.
 
-    schema: names, units and rate where the files do not say them (a JSON file or a mapping).
-    cameras: which cameras to use, in this order; None is all. `open_demonstrations` also takes
+    schema: names, units and rate where the files do not store them (a JSON file or a mapping).
+    cameras: the cameras to use, in this order; None is all. `open_demonstrations` also takes
         new name -> name in the files.
-    jpeg_order: channel order inside the JPEG rows of HDF5. "bgr" is what act-plus-plus writes (it
+    jpeg_order: channel order inside the JPEG rows of HDF5. "bgr" is for act-plus-plus (it
         compresses RGB frames with OpenCV, so red and blue are exchanged in the JPEG); "rgb" is for
         files whose JPEGs look right in an image viewer.
     action_shift: how many steps before a step its action is stored: 1 in ALOHA recordings of a
         real robot, 0 in simulation; see `shift_actions`.
     unreadable: "stop" at an episode that cannot be read or contradicts its metadata, or "skip" it
-        and say so.
-    download: whether a hub id that is not on this machine may be fetched.
+        with a warning.
+    download: whether a hub id that is not on this machine may be downloaded.
     """
 
     schema: SchemaSource | None = None
@@ -41,16 +41,16 @@ class ReaderConfig:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "ReaderConfig":
-        """Take its settings out of a configuration that holds others too; UserError if impossible.
+        """Select its settings from a larger configuration; UserError if one is impossible.
 
-        A setting that is null or not there has its default.
+        A setting that is null or missing has its default.
         """
         given = {name: config.get(name) for name in cls.names()}
         return cls(**{name: value for name, value in given.items() if value is not None})
 
     @classmethod
     def names(cls) -> list[str]:
-        """Names of all settings."""
+        """Return the names of all settings."""
         return [field.name for field in fields(cls)]
 
 

@@ -56,7 +56,7 @@ class DemonstrationDataModule(LightningDataModule):
             None decodes while training.
         select: what of the demonstrations is used, see `Selection`.
         mix: further folders with weights, see `open_demonstrations`.
-        reader: how the files are read.
+        reader: settings for reading the files.
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class DemonstrationDataModule(LightningDataModule):
         self._std_floor = std_floor
         self._undecodable = undecodable
         self._cache = cache
-        self._what = select, mix, reader
+        self._options = select, mix, reader
 
     @classmethod
     def from_config(
         cls, config: Mapping[str, Any], chunk_length: int, seed: int
     ) -> "DemonstrationDataModule":
-        """Make it from a run's settings of data, among which those of the reader are."""
+        """Make it from a run's data settings, which include those of the reader."""
         others = {"_target_", *ReaderConfig.names()}  # older runs name the class as well
         own = {name: value for name, value in config.items() if name not in others}
         reader = ReaderConfig.from_config(config)
@@ -113,7 +113,7 @@ class DemonstrationDataModule(LightningDataModule):
     @cached_property
     def dataset(self) -> Demonstrations:
         """The demonstrations as selected; at the first use every episode is checked."""
-        dataset = open_demonstrations(self._path, *self._what)
+        dataset = open_demonstrations(self._path, *self._options)
         check_finite(dataset)
         return dataset
 

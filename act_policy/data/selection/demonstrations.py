@@ -1,4 +1,4 @@
-"""Open demonstrations as a configuration describes them: folders, and the parts that are used."""
+"""Open demonstrations as a configuration describes them: folders, and the parts to use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,9 +21,9 @@ Demonstrations = SelectedDataset | MixedDataset
 
 @dataclass(frozen=True)
 class RunReading:
-    """How a run read its demonstrations, so that others can be read alike.
+    """Settings with which a run read its demonstrations, so that others can be read alike.
 
-    reader: how the files are read.
+    reader: settings for reading the files.
     select: settings of a Selection.
     """
 
@@ -32,7 +32,7 @@ class RunReading:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "RunReading":
-        """Take it from a run's config.yaml as plain values; the defaults where it has no data."""
+        """Read the settings from a run's config.yaml as plain values; defaults if it has none."""
         data = config.get("data") or {}
         return cls(ReaderConfig.from_config(data), data.get("select") or {})
 
@@ -50,7 +50,7 @@ def open_demonstrations(
         select: settings of a Selection.
         mix: further folders, each with `path`, `weight` (1 if left out) and the settings that
             differ from the first folder's: those of the reader, or some of `select`.
-        reader: how the files are read; its cameras may be new name -> name in the files.
+        reader: settings for reading the files; cameras may be new name -> name in the files.
 
     Raises:
         UserError: something is missing, unknown, or does not fit.
@@ -79,12 +79,12 @@ def open_demonstrations(
 
 
 def open_as_run(path: str | Path, schema: Schema, run: RunReading) -> Demonstrations:
-    """Open another folder than a run's own as the run read it, with all of its episodes.
+    """Open a folder other than a run's own with the run's settings and all of its episodes.
 
     Args:
         path: the folder.
-        schema: of the run's policy; its cameras are read where the run named none.
-        run: how the run read its own.
+        schema: of the run's policy; its cameras are read if the run named none.
+        run: the run's settings for reading.
 
     Raises:
         UserError: as `open_demonstrations`.
@@ -94,7 +94,7 @@ def open_as_run(path: str | Path, schema: Schema, run: RunReading) -> Demonstrat
 
 
 def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstrations) -> list[int]:
-    """Find episodes by their indices or names on disk among those that are selected."""
+    """Find episodes among the selected ones by their indices or names on disk."""
     check_episode_list(what, given)
     names = [episode.name for episode in dataset.episodes]
     indices = np.array([episode.index for episode in dataset.episodes])
@@ -103,7 +103,7 @@ def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstratio
 
 
 def _without_episodes(select: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The settings of a selection that hold for other folders too."""
+    """Return the settings of a selection that also apply to other folders."""
     return {k: v for k, v in (select or {}).items() if k not in ("episodes", "exclude")}
 
 
@@ -115,6 +115,6 @@ def _open_selected(
     if isinstance(reader.cameras, Mapping):
         renamed = {str(new): str(old) for new, old in reader.cameras.items()}
         reader = replace(reader, cameras=list(dict.fromkeys(renamed.values())))
-    # The reader leaves out other episodes at once, so that errors in them do not matter.
+    # The reader itself leaves out other episodes, so that errors in them do not matter.
     wanted = partial(choose, selection, f"{path}")
     return SelectedDataset(open_dataset(path, reader, wanted), selection, renamed)
