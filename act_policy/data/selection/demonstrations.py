@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from act_policy.data.open import open_dataset
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.data.selection.mixed import MixedDataset
@@ -96,10 +94,9 @@ def open_as_run(path: str | Path, schema: Schema, run: RunReading) -> Demonstrat
 def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstrations) -> list[int]:
     """Find episodes among the selected ones by their indices or names on disk."""
     check_episode_list(what, given)
-    names = [episode.name for episode in dataset.episodes]
-    indices = np.array([episode.index for episode in dataset.episodes])
-    found = find_episodes(what, given, names, indices, f"{dataset.folder}")
-    return sorted({int(place) for place in found})
+    names = {episode.index: episode.name for episode in dataset.episodes}
+    found = find_episodes(what, given, names, f"{dataset.folder}")
+    return [place for place, index in enumerate(names) if index in found]
 
 
 def _without_episodes(select: Mapping[str, Any] | None) -> dict[str, Any]:

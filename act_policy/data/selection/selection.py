@@ -69,29 +69,29 @@ def check_episode_list(name: str, given: Any) -> None:
 
 
 def find_episodes(
-    what: str, given: Sequence[int | str], names: Sequence[str], indices: np.ndarray, where: str
-) -> np.ndarray:
-    """Return int64, the positions of the given episodes in `names`.
+    what: str, given: Sequence[int | str], names: Mapping[int, str], where: str
+) -> set[int]:
+    """Return the indices on disk of the given episodes.
 
     Args:
         what: the setting, for the message.
         given: indices, or names with or without the file's ending.
-        names: of all episodes.
-        indices: int64, their indices on disk.
+        names: of all episodes, by their indices on disk.
         where: the dataset, for the message.
     """
-    places: dict[int | str, int] = {int(index): place for place, index in enumerate(indices)}
-    short = [name.rpartition("/")[2] for name in names]
-    for place, (name, last) in enumerate(zip(names, short, strict=True)):
+    found: dict[int | str, int] = {index: index for index in names}
+    every = list(names.values())
+    short = [name.rpartition("/")[2] for name in every]
+    for index, name, last in zip(names, every, short, strict=True):
         # the dataset's name may be left out if no other dataset has an episode of this name
         for form in {name, last} if short.count(last) == 1 else {name}:
-            places |= {form: place, form.removesuffix(".hdf5"): place}
-    if missing := sorted({str(e) for e in given if e not in places}):
-        there = f"{len(names)} episodes, {names[0]} to {names[-1]}" if names else "no episode"
-        whole = len(indices) == 0 or len(indices) == indices.max() + 1
-        among = f"not among 0 to {len(indices) - 1}" if whole else "not among those that are used"
+            found |= {form: index, form.removesuffix(".hdf5"): index}
+    if missing := sorted({str(e) for e in given if e not in found}):
+        there = f"{len(every)} episodes, {every[0]} to {every[-1]}" if every else "no episode"
+        whole = set(names) == set(range(len(names)))
+        among = f"not among 0 to {len(names) - 1}" if whole else "not among those that are used"
         raise UserError(f"{what}: episodes [{', '.join(missing)}] are {among}; {where} has {there}")
-    return np.array([places[e] for e in given], np.int64)
+    return {found[e] for e in given}
 
 
 def choose(selection: Selection, where: str, names: Mapping[int, str]) -> list[int]:
@@ -102,16 +102,13 @@ def choose(selection: Selection, where: str, names: Mapping[int, str]) -> list[i
         where: the dataset, for the message.
         names: of all episodes, by their indices.
     """
-    indices, every = np.array(list(names)), list(names.values())
-    chosen = indices
+    chosen = set(names)
     if selection.episodes is not None:
-        places = find_episodes("select.episodes", selection.episodes, every, indices, where)
-        chosen = np.unique(indices[places])
-    excluded = find_episodes("select.exclude", selection.exclude, every, indices, where)
-    found: list[int] = np.setdiff1d(chosen, indices[excluded]).tolist()
-    if not found:
+        chosen = find_episodes("select.episodes", selection.episodes, names, where)
+    chosen -= find_episodes("select.exclude", selection.exclude, names, where)
+    if not chosen:
         raise UserError(f"{where}: select.episodes and select.exclude leave no episode")
-    return found
+    return sorted(chosen)
 
 
 def find_dimensions(
