@@ -17,7 +17,8 @@ class UserError(Exception):
 def check_whole_number(name: str, value: object, smallest: int) -> int:
     """Return `value`; raise UserError unless it is a whole number, `smallest` or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
-        raise UserError(f"{name}={value!r}: expected a whole number, {smallest} or more")
+        shown = repr(value) if str(value).isdigit() else value  # the text "64" is not a number
+        raise UserError(f"{name}={shown}: expected a whole number, {smallest} or more")
     return value
 
 

@@ -391,7 +391,7 @@ def test_source_settings() -> None:
     given = {**empty, "cameras": "top", "image_size": [96, 128]}
     assert Source.from_config(given) == Source(("top",), (96, 128))
     for field, value in (("image_size", 96), ("image_size", [96, 0]), ("heads", 2.5)):
-        with pytest.raises(UserError, match=f"source.{field} is"):
+        with pytest.raises(UserError, match=rf"source\.{field}\b.*expected"):
             Source.from_config({**empty, field: value})
 
 

@@ -253,7 +253,8 @@ def test_a_copied_run_folder_can_be_resumed(demonstrations: Path, tmp_path: Path
     assert done.returncode == 0
     assert done.stdout == "finished: step 10 of 10; a larger max_steps= trains on\n"
     config = tmp_path / "moved" / "config.yaml"  # with older names of the callbacks
-    text = config.read_text().replace("progress:", "monitor:").replace(".progress.", ".monitor.")
+    text = config.read_text().replace("progress:", "monitor:")
+    text = text.replace("training.callbacks.progress.", "training.monitor.")
     assert "training.monitor.Progress" in text
     config.write_text(text.replace("training.trainer.", "training.elsewhere."))
     refused = call("resume=moved", "data.batch_size=3", "max_steps=14", cwd=tmp_path)

@@ -243,7 +243,7 @@ def test_a_time_limit_ends_the_run_and_the_cosine(
 
 
 def test_impossible_limits_are_refused(demonstrations: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"max_steps.*found 0"):
+    with pytest.raises(UserError, match=r"max_steps=0: expected"):
         run_training(demonstrations, tmp_path, max_steps=0)
     with pytest.raises(UserError, match=r"max_minutes.*found 0"):
         run_training(demonstrations, tmp_path, max_minutes=0.0)

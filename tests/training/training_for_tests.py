@@ -107,7 +107,9 @@ class Run:
 
 def make_data(demonstrations: Path, **options: Any) -> DemonstrationDataModule:
     defaults: dict[str, Any] = {"chunk_length": 4, "batch_size": 4, "held_out_fraction": 0.25}
-    return DemonstrationDataModule(demonstrations, **(defaults | options))
+    config = {"path": demonstrations, **defaults, **options}
+    chunk_length, seed = config.pop("chunk_length"), config.pop("seed", 0)
+    return DemonstrationDataModule.from_config(config, chunk_length, seed)
 
 
 def run_training(
