@@ -52,7 +52,7 @@ class FoldedPolicy(nn.Module):
         self.environment_state_projection = (
             act.environment_state_projection if config.environment_state_size else None
         )
-        positions = _positions(act)
+        positions = act.token_positions()
         self.encoder = act.encoder
         for layer in self.encoder.layers:
             _fold_attention(layer, "attention", positions, positions)
@@ -251,10 +251,3 @@ def _latent_token(act: ACT) -> Float[Tensor, "1 1 d"]:
     if act.config.latent_size:
         return act.latent_projection.bias[None, None].clone()
     return act.latent_token[None, None].clone()
-
-
-def _positions(act: ACT) -> Float[Tensor, "t d"]:
-    maps = act.map_positions
-    if act.config.camera_embedding:
-        maps = maps + act.camera_embedding[act.camera_of_cell]
-    return torch.cat([act.vector_positions, maps])

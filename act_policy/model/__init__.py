@@ -6,9 +6,9 @@ To be read in this order, each file standing on those before it:
     block       attention, feed-forward and norms: the Transformer block, and the decoder's
     positions   sines and cosines that say where a token comes from
     backbone    ResNet: an image becomes a map of tokens
+    config      the numbers that fix a network
     latent      the CVAE's encoder: a demonstrated chunk becomes z
     act         all of them put together
-    config      the numbers that fix a network
     normalizer  between physical units and the network's
     policy      raw observation in, physical actions out
 """

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from act_policy.model.backbone import ImageEncoder
+from act_policy.model.backbone import ImageEncoder, ResNet
 from act_policy.model.block import DecoderBlock, TransformerEncoder
 from act_policy.model.config import ACTConfig as ACTConfig
 from act_policy.model.latent import LatentEncoder
@@ -55,14 +55,7 @@ class ACT(nn.Module):
         width = config.width
         self.latent_encoder = None
         if config.latent_size:
-            self.latent_encoder = LatentEncoder(
-                config.state_size,
-                config.action_size,
-                config.chunk_length,
-                config.latent_size,
-                config.latent_layers,
-                config.block,
-            )
+            self.latent_encoder = LatentEncoder(config)
             self.latent_projection = nn.Linear(config.latent_size, width)
         else:
             self.latent_token = nn.Parameter(torch.zeros(width))
@@ -72,18 +65,12 @@ class ACT(nn.Module):
             self.environment_state_projection = nn.Linear(config.environment_state_size, width)
             vectors = 3
         self.vector_positions = nn.Parameter(torch.randn(vectors, width))
-        self.image_encoder = ImageEncoder(
-            width,
-            config.backbone,
-            config.backbone_stages,
-            config.backbone_width,
-            config.backbone_norm,
+        backbone = ResNet(
+            config.backbone, config.backbone_stages, config.backbone_width, config.backbone_norm
         )
-        self.map_sizes = {
-            camera.name: self.image_encoder.backbone.map_size(camera.height, camera.width)
-            for camera in config.cameras
-        }
-        map_positions = [sine_positions_2d(*self.map_sizes[n], width) for n in config.camera_names]
+        self.image_encoder = ImageEncoder(backbone, width)
+        self.map_sizes = {c.name: backbone.map_size(c.height, c.width) for c in config.cameras}
+        map_positions = [sine_positions_2d(*size, width) for size in self.map_sizes.values()]
         self.register_buffer("map_positions", torch.cat(map_positions), persistent=False)
         if config.camera_embedding:
             cells = torch.tensor([len(table) for table in map_positions])
@@ -140,12 +127,15 @@ class ACT(nn.Module):
             vectors.append(self.environment_state_projection(environment_state))
         maps = self.encode_images(images)
         tokens = torch.cat([torch.stack(vectors, dim=1), *maps], dim=1)
+        positions = self.token_positions()
+        return self.encoder(tokens, positions[None]), positions
 
+    def token_positions(self) -> Float[Tensor, "t d"]:
+        """Give every encoder token's position."""
         map_positions = self.map_positions
         if self.config.camera_embedding:
             map_positions = map_positions + self.camera_embedding[self.camera_of_cell]
-        positions = torch.cat([self.vector_positions, map_positions])
-        return self.encoder(tokens, positions[None]), positions
+        return torch.cat([self.vector_positions, map_positions])
 
     def encode_images(
         self, images: Mapping[str, Float[Tensor, "b 3 _h _w"]]
@@ -197,34 +187,32 @@ class ACT(nn.Module):
 
     def describe(self) -> str:
         """Say in a table what becomes a token, in which order, with every shape."""
-        c, d = self.config, self.config.width
-        rows: list[tuple[str, str, int]] = []
+        c = self.config
+
+        def row(name: str, source: str, tokens: int, width: int = c.width) -> str:
+            return f"  {name:<20}{source:<44}(b, {tokens}, {width})"
+
+        latent = "a learned constant (no CVAE)"
         if c.latent_size:
-            rows.append(("latent", f"z (b, {c.latent_size}), zero at inference", 1))
-        else:
-            rows.append(("latent", "a learned constant (no CVAE)", 1))
-        rows.append(("state", f"(b, {c.state_size})", 1))
+            latent = f"z (b, {c.latent_size}), zero at inference"
+        lines = ["encoder tokens", row("latent", latent, 1)]
+        lines.append(row("state", f"(b, {c.state_size})", 1))
         if c.environment_state_size:
-            rows.append(("environment state", f"(b, {c.environment_state_size})", 1))
+            lines.append(row("environment state", f"(b, {c.environment_state_size})", 1))
         for camera in c.cameras:
             y, x = self.map_sizes[camera.name]
             source = f"(b, 3, {camera.height}, {camera.width}) -> map {y}x{x}"
-            rows.append((f"camera {camera.name}", source, y * x))
-        lines = ["encoder tokens"]
-        lines += [f"  {name:<20}{source:<44}(b, {n}, {d})" for name, source, n in rows]
-        total = sum(n for _, _, n in rows)
+            lines.append(row(f"camera {camera.name}", source, y * x))
+        total = len(self.vector_positions) + len(self.map_positions)
         lines += [
-            f"  {'memory':<20}{f'{c.encoder_layers} encoder blocks':<44}(b, {total}, {d})",
+            row("memory", f"{c.encoder_layers} encoder blocks", total),
             "decoder",
-            f"  {'queries':<20}{f'{c.decoder_layers} decoder blocks':<44}"
-            f"(b, {c.chunk_length}, {d})",
-            f"  {'actions':<20}{'action head':<44}(b, {c.chunk_length}, {c.action_size})",
+            row("queries", f"{c.decoder_layers} decoder blocks", c.chunk_length),
+            row("actions", "action head", c.chunk_length, c.action_size),
         ]
         if c.latent_size:
-            lines += [
-                "latent encoder (training only)",
-                f"  {'cls, state, actions':<20}{f'{c.latent_layers} encoder blocks':<44}"
-                f"(b, {2 + c.chunk_length}, {d})",
-            ]
+            blocks = f"{c.latent_layers} encoder blocks"
+            lines.append("latent encoder (training only)")
+            lines.append(row("cls, state, actions", blocks, 2 + c.chunk_length))
         parameters = sum(parameter.numel() for parameter in self.parameters())
         return "\n".join([*lines, f"{parameters:,} trainable parameters"])

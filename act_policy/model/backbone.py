@@ -99,17 +99,10 @@ class ResNet(nn.Module):
 class ImageEncoder(nn.Module):
     """ResNet, then a 1x1 projection to the model's width, then the map read row by row."""
 
-    def __init__(
-        self,
-        model_width: int,
-        name: BackboneName = "resnet18",
-        stages: int = 4,
-        width_factor: float = 1.0,
-        norm: BackboneNorm = "frozen_batch",
-    ) -> None:
+    def __init__(self, backbone: ResNet, model_width: int) -> None:
         super().__init__()
-        self.backbone = ResNet(name, stages, width_factor, norm)
-        self.projection = nn.Conv2d(self.backbone.channels, model_width, kernel_size=1)
+        self.backbone = backbone
+        self.projection = nn.Conv2d(backbone.channels, model_width, kernel_size=1)
 
     def forward(self, images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b t d"]:
         """Make one token of each cell of the feature map."""

@@ -42,19 +42,13 @@ def add_positions(
 class FeedForward(nn.Module):
     """Widen, activate, narrow: every token by itself, all by the same weights."""
 
-    def __init__(
-        self,
-        width: int,
-        hidden_width: int | None = None,
-        activation: Activation = "gelu",
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, config: BlockConfig) -> None:
         super().__init__()
-        hidden_width = 4 * width if hidden_width is None else hidden_width
-        self.expand = nn.Linear(width, hidden_width)
-        self.activation = nn.GELU() if activation == "gelu" else nn.ReLU()
-        self.dropout = nn.Dropout(dropout)
-        self.contract = nn.Linear(hidden_width, width)
+        hidden_width = config.feedforward_width or 4 * config.width
+        self.expand = nn.Linear(config.width, hidden_width)
+        self.activation = nn.GELU() if config.activation == "gelu" else nn.ReLU()
+        self.dropout = nn.Dropout(config.dropout)
+        self.contract = nn.Linear(hidden_width, config.width)
 
     def forward(self, tokens: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
         """Compute contract(activation(expand(tokens)))."""
@@ -92,9 +86,7 @@ class TransformerBlock(Block):
         super().__init__(config)
         self.attention = MultiHeadAttention(config.width, config.heads, config.dropout)
         self.norm1 = nn.LayerNorm(config.width)
-        self.ffn = FeedForward(
-            config.width, config.feedforward_width, config.activation, config.dropout
-        )
+        self.ffn = FeedForward(config)
         self.norm2 = nn.LayerNorm(config.width)
 
     def forward(
@@ -126,9 +118,7 @@ class DecoderBlock(Block):
         self.norm1 = nn.LayerNorm(config.width)
         self.cross_attention = MultiHeadAttention(config.width, config.heads, config.dropout)
         self.norm2 = nn.LayerNorm(config.width)
-        self.ffn = FeedForward(
-            config.width, config.feedforward_width, config.activation, config.dropout
-        )
+        self.ffn = FeedForward(config)
         self.norm3 = nn.LayerNorm(config.width)
 
     def forward(

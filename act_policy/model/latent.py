@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from act_policy.model.block import BlockConfig, TransformerEncoder
+from act_policy.model.block import TransformerEncoder
+from act_policy.model.config import ACTConfig
 from act_policy.model.positions import sine_positions
 
 
@@ -21,24 +22,17 @@ class LatentEncoder(nn.Module):
 
     positions: Tensor
 
-    def __init__(
-        self,
-        state_size: int,
-        action_size: int,
-        chunk_length: int,
-        latent_size: int,
-        layers: int,
-        block: BlockConfig,
-    ) -> None:
+    def __init__(self, config: ACTConfig) -> None:
         super().__init__()
-        width = block.width
+        width = config.width
         self.cls = nn.Parameter(torch.randn(width))
-        self.state_projection = nn.Linear(state_size, width)
-        self.action_projection = nn.Linear(action_size, width)
-        self.register_buffer("positions", sine_positions(2 + chunk_length, width), persistent=False)
-        self.encoder = TransformerEncoder(layers, block)
+        self.state_projection = nn.Linear(config.state_size, width)
+        self.action_projection = nn.Linear(config.action_size, width)
+        positions = sine_positions(2 + config.chunk_length, width)
+        self.register_buffer("positions", positions, persistent=False)
+        self.encoder = TransformerEncoder(config.latent_layers, config.block)
         # First half of the output: mean; second half: log variance.
-        self.latent_projection = nn.Linear(width, 2 * latent_size)
+        self.latent_projection = nn.Linear(width, 2 * config.latent_size)
 
     def forward(
         self,

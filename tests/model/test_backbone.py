@@ -19,7 +19,7 @@ def test_width_factor_scales_every_channel() -> None:
 
 
 def test_tokens_are_the_map_row_by_row() -> None:
-    encoder = ImageEncoder(8, "resnet18", 1, 0.25, "group")
+    encoder = ImageEncoder(ResNet("resnet18", 1, 0.25, "group"), 8)
     images = torch.randn(2, 3, 16, 24)
     features = encoder.projection(encoder.backbone(images))
     tokens = encoder(images)

@@ -81,7 +81,7 @@ def layer_norm(example: dict[str, Any]) -> None:
 
 
 def feed_forward_relu(example: dict[str, Any]) -> None:
-    ffn = FeedForward(2, 3, activation="relu")
+    ffn = FeedForward(BlockConfig(2, 1, 3, activation="relu"))
     with torch.no_grad():
         for layer, weight, bias in ((ffn.expand, "W1", "b1"), (ffn.contract, "W2", "b2")):
             layer.weight.copy_(torch.tensor(example[weight]).T)
@@ -191,7 +191,7 @@ def cost_growth(example: dict[str, Any]) -> None:
             function(*inputs)
         return counter.get_total_flops()
 
-    ffn = FeedForward(16)
+    ffn = FeedForward(BlockConfig(16, 4))
     scores = {}
     for heads in (1, 4):
         for n in (32, 64):
