@@ -28,11 +28,13 @@ def main(config: DictConfig) -> float | None:
 
     if config.resume is None and config.out is None:
         raise UserError("missing: give out=FOLDER for a new run, or resume=RUN")
-    resumed = run_folder.find_run(str(config.resume)) if config.resume is not None else None
-    checkpoint = resumed.checkpoint if resumed else None
-    folder = resumed.folder if resumed else Path(str(config.out)).absolute()
-    if not resumed and run_folder.is_first_process():
-        run_folder.check_free(folder)
+    first_process = run_folder.is_first_process()
+    if config.resume is not None:
+        folder, checkpoint = run_folder.find_run(str(config.resume))
+    else:
+        folder, checkpoint = Path(str(config.out)).absolute(), None
+        if first_process:
+            run_folder.check_free(folder)
     config.out, config.resume = str(folder), None
     keep_paths(config.data)
     os.environ.setdefault("WANDB_SILENT", "true")
@@ -40,14 +42,15 @@ def main(config: DictConfig) -> float | None:
     from hydra.utils import instantiate  # from here on what takes seconds to load
     from lightning.pytorch.callbacks import LambdaCallback
 
+    from act_policy.checkpoints.open import open_network
     from act_policy.checkpoints.source import Source
     from act_policy.data.inspection.evidence import InspectionConfig
     from act_policy.data.loading.datamodule import DemonstrationDataModule
     from act_policy.report.learning_curves import read_metrics
     from act_policy.training.build import build_training, train
     from act_policy.training.check_demonstrations import check_demonstrations
-    from act_policy.training.fine_tuning import load_initial, network_config
-    from act_policy.training.losses import choose_kl_weight
+    from act_policy.training.fine_tuning import network_config
+    from act_policy.training.losses import ORIGINAL_KL_WEIGHT
     from act_policy.training.metrics_file import MetricsFile
     from act_policy.training.resume import finished
     from act_policy.training.trainer import quiet_lightning
@@ -57,17 +60,20 @@ def main(config: DictConfig) -> float | None:
         print(said)
         return None
     initial = None
-    if not resumed and config.init is not None:
+    if checkpoint is None and config.init is not None:
         config.init = str(Path(str(config.init)).absolute())
-        initial = load_initial(config.init, Source.from_config(config.source))
+        initial = open_network(config.init, Source.from_config(config.source))
+        if first_process:
+            print(f"starting from {config.init}: its network and its normalisation stay")
         config.model = network_config(initial)  # in place of the model settings
         if not initial.config.latent_size:
             config.loss.kl_weight = None
-    config.loss.kl_weight = choose_kl_weight(config.loss.kl_weight, config.model.latent_size)
+    if config.loss.kl_weight is None and config.model.latent_size:
+        config.loss.kl_weight = ORIGINAL_KL_WEIGHT
     data = DemonstrationDataModule.from_config(
         plain(config.data), config.model.chunk_length, config.seed
     )
-    if not resumed and run_folder.is_first_process():
+    if checkpoint is None and first_process:
         inspection = InspectionConfig(
             config.model.chunk_length, config.data.std_floor, config.data.undecodable
         )
@@ -88,7 +94,7 @@ def main(config: DictConfig) -> float | None:
 
     def begin(trainer: object, module: object) -> None:
         """Write down what is about to be trained: nothing refused it."""
-        if run_folder.is_first_process():
+        if first_process:
             run_folder.write_start(folder, OmegaConf.to_yaml(config, resolve=True))
 
     trainer = instantiate(
@@ -106,12 +112,12 @@ def main(config: DictConfig) -> float | None:
             *(instantiate(logger, save_dir=str(folder)) for logger in config.logger.values()),
         ],
     )
-    if run_folder.is_first_process():
+    if first_process:
         print(training.policy.act.describe())
         if skipped := data.train_samples.skipped + data.held_out_samples.skipped:
             print(f"data.undecodable=skip: frames that are left out: {skipped}")
     train(training, data, trainer, checkpoint)
-    if run_folder.is_first_process():
+    if first_process:
         print(f"trained {trainer.global_step} steps in {training.minutes:.1f} minutes: {folder}")
     rows = read_metrics(folder / run_folder.METRICS_FILE)
     return min((row["held_out_l1"] for row in rows if "held_out_l1" in row), default=None)
@@ -149,8 +155,8 @@ def saved_config(config: DictConfig, given: set[str]) -> DictConfig | None:
         config.resume = config.out
     elif config.out is not None:
         raise UserError("give out= for a new run or resume= for one that goes on, not both")
-    saved = load_yaml(find_run(str(config.resume)).folder / CONFIG_FILE)
-    return migrate_config(saved, config)
+    folder, _ = find_run(str(config.resume))
+    return migrate_config(load_yaml(folder / CONFIG_FILE), config)
 
 
 def migrate_config(saved: DictConfig, config: DictConfig) -> DictConfig:

@@ -19,47 +19,6 @@ from act_policy.training.policy_training import PolicyTraining
 from act_policy.training.resume import check_same_averaging, find_statistics
 
 
-def build_policy(
-    model: Mapping[str, Any],
-    data: DemonstrationDataModule,
-    seed: int,
-    checkpoint: Path | None = None,
-    initial: ACTPolicy | None = None,
-    fine_tuned: bool = False,
-    backbone_weights: str | Path | None = None,
-) -> ACTPolicy:
-    """Make the policy for these demonstrations.
-
-    Args:
-        model: fields of ACTConfig that the schema does not give.
-        data: gives schema, statistics and the seeds of the demonstrations.
-        seed: of the random weights.
-        checkpoint: of the run to resume: its statistics are kept, its weights are loaded later.
-        initial: a policy to start from, see `fine_tuning`.
-        fine_tuned: whether the run to resume started from a policy.
-        backbone_weights: of a new network's image encoder, see `load_backbone_weights`.
-
-    Raises:
-        UserError: the config or the demonstrations differ from those of the checkpoint.
-    """
-    config = ACTConfig.for_schema(data.schema, **model)
-    statistics = data.statistics
-    if checkpoint is not None:
-        statistics = find_statistics(checkpoint, config, data.schema, statistics, fine_tuned)
-    if not 0 <= seed < 2**32:
-        raise UserError(f"seed: expected 0 to {2**32 - 1}, found {seed}")
-    lightning.seed_everything(seed, workers=True, verbose=False)
-    if initial is not None:
-        policy = start_from(initial, data.schema, statistics)
-    else:
-        policy = ACTPolicy(config, data.schema, statistics)
-        if checkpoint is None:
-            load_backbone_weights(policy.act.image_encoder.backbone, backbone_weights)
-    shown = {*policy.demonstration_seeds, *data.demonstration_seeds}
-    policy.demonstration_seeds = tuple(sorted(shown))
-    return policy
-
-
 def build_training(
     model: Mapping[str, Any],
     optimizer: OptimizerConfig,
@@ -73,22 +32,42 @@ def build_training(
     kl_weight: float | None = None,
     backbone_weights: str | Path | None = None,
 ) -> PolicyTraining:
-    """Make the policy and what trains it; see `build_policy` and `PolicyTraining`.
+    """Make the policy for these demonstrations and what trains it; see `PolicyTraining`.
+
+    Args:
+        model: fields of ACTConfig that the schema does not give.
+        optimizer: settings of the optimiser.
+        data: gives schema, statistics and the seeds of the demonstrations.
+        max_steps: where training ends.
+        max_minutes: ends training if this limit is reached first.
+        seed: of the random weights and of training.
+        checkpoint: of the run to resume: its statistics are kept, its weights are loaded later.
+        initial: a policy to start from, see `fine_tuning`.
+        fine_tuned: whether the run to resume started from a policy.
+        kl_weight: weight of the KL term; None without a CVAE.
+        backbone_weights: of a new network's image encoder, see `load_backbone_weights`.
 
     Raises:
         UserError: a setting is impossible, or a resumed run cannot change it.
     """
+    config = ACTConfig.for_schema(data.schema, **model)
+    statistics = data.statistics
     if checkpoint is not None:
         check_same_averaging(checkpoint, optimizer)
-    return PolicyTraining(
-        build_policy(model, data, seed, checkpoint, initial, fine_tuned, backbone_weights),
-        optimizer,
-        max_steps,
-        max_minutes,
-        kl_weight,
-        seed,
-        [episode.name for episode in data.dataset.episodes],
-    )
+        statistics = find_statistics(checkpoint, config, data.schema, statistics, fine_tuned)
+    if not 0 <= seed < 2**32:
+        raise UserError(f"seed: expected 0 to {2**32 - 1}, found {seed}")
+    lightning.seed_everything(seed, workers=True, verbose=False)
+    if initial is not None:
+        policy = start_from(initial, data.schema, statistics)
+    else:
+        policy = ACTPolicy(config, data.schema, statistics)
+        if checkpoint is None:
+            load_backbone_weights(policy.act.image_encoder.backbone, backbone_weights)
+    shown = {*policy.demonstration_seeds, *data.demonstration_seeds}
+    policy.demonstration_seeds = tuple(sorted(shown))
+    names = [episode.name for episode in data.dataset.episodes]
+    return PolicyTraining(policy, optimizer, max_steps, max_minutes, kl_weight, seed, names)
 
 
 def train(

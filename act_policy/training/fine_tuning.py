@@ -11,23 +11,12 @@ from typing import Any
 import numpy as np
 
 from act_policy.checkpoints.lerobot.checkpoint import ASSUMED_RATE, numbered_schema
-from act_policy.checkpoints.open import open_network
-from act_policy.checkpoints.source import Source
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
-from act_policy.training.run_folder import is_first_process
 from act_policy.types import Schema, Statistics
 
 FAR = 10.0
 """Standard deviations beyond which a value of the new demonstrations causes a warning."""
-
-
-def load_initial(path: str, source: Source) -> ACTPolicy:
-    """Open the policy to start from, and tell the user so."""
-    policy = open_network(path, source)
-    if is_first_process():
-        print(f"starting from {path}: its network and its normalisation stay")
-    return policy
 
 
 def network_config(policy: ACTPolicy) -> dict[str, Any]:

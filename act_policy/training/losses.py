@@ -8,11 +8,6 @@ ORIGINAL_KL_WEIGHT = 10.0
 """ACT and LeRobot train with it."""
 
 
-def choose_kl_weight(given: float | None, latent_size: int) -> float | None:
-    """Return the given weight of the KL term, else the original's where there is a CVAE."""
-    return ORIGINAL_KL_WEIGHT if given is None and latent_size else given
-
-
 def action_l1(
     predicted: Float[Tensor, "b k a"], target: Float[Tensor, "b k a"], is_pad: Bool[Tensor, "b k"]
 ) -> Float[Tensor, ""]:

@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from act_policy.errors import UserError, writing
 from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
@@ -13,15 +13,8 @@ CONFIG_FILE, VERSIONS_FILE, METRICS_FILE = "config.yaml", "versions.json", "metr
 REPORT_FILE = "report.html"
 
 
-class Resumed(NamedTuple):
-    """A run to resume: its folder and the checkpoint to start from."""
-
-    folder: Path
-    checkpoint: Path
-
-
-def find_run(resume: str | Path) -> Resumed:
-    """Find the checkpoint to resume from, given a run folder (its last one) or a checkpoint.
+def find_run(resume: str | Path) -> tuple[Path, Path]:
+    """Find a run's folder and its checkpoint to resume from: the one given, else its last.
 
     A run that was killed between its first best.ckpt and last.ckpt continues from best.ckpt.
 
@@ -48,7 +41,7 @@ def find_run(resume: str | Path) -> Resumed:
             f"resume={path}: {folder / CONFIG_FILE} is missing; a checkpoint can be resumed only "
             "inside its run folder (RUN/checkpoints/last.ckpt beside RUN/config.yaml)"
         )
-    return Resumed(folder, checkpoint)
+    return folder, checkpoint
 
 
 def check_free(folder: Path) -> None:

@@ -72,10 +72,8 @@ def build_trainer(
         )
     if on_gpu:
         torch.set_float32_matmul_precision("high")
-        torch.backends.cudnn.benchmark = True  # image sizes do not change
     if threads is not None:
         torch.set_num_threads(threads)
-    several = strategy != "auto"
     quiet_lightning()
     try:
         return lightning.Trainer(
@@ -97,8 +95,8 @@ def build_trainer(
             enable_progress_bar=False,  # ours is the callback Progress
             enable_model_summary=False,
             use_distributed_sampler=False,  # the data module divides every batch itself
-            sync_batchnorm=several and on_gpu,
-            benchmark=on_gpu,
+            sync_batchnorm=on_gpu and strategy != "auto",
+            benchmark=on_gpu,  # of convolutions: image sizes do not change
         )
     except (ValueError, MisconfigurationException) as error:  # a precision or strategy
         raise UserError(f"trainer: {error}") from None

@@ -18,7 +18,7 @@ from act_policy.export.export import ExportConfig, export_policy
 from act_policy.export.parity import random_observation
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
-from act_policy.training.build import build_policy, build_training
+from act_policy.training.build import build_training
 from act_policy.training.fine_tuning import network_config, start_from
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.types import FieldStatistics, Schema, Statistics
@@ -49,7 +49,10 @@ def make_policy(schema: Schema = SCHEMA, **fields: object) -> ACTPolicy:
 
 
 def begin(policy: ACTPolicy, data: DemonstrationDataModule) -> ACTPolicy:
-    return build_policy(network_config(policy), data, seed=0, initial=policy)
+    kl_weight = 1.0 if policy.config.latent_size else None
+    return build_training(
+        network_config(policy), OptimizerConfig(), data, 1, initial=policy, kl_weight=kl_weight
+    ).policy
 
 
 @pytest.fixture(scope="module")

@@ -64,17 +64,13 @@ class Checkpoints(lightning.Callback):
             self.best = held_out
         for logger in trainer.loggers:
             logger.save()  # so that no kill leaves a checkpoint without the rows up to it
-        best, last = (self.folder(trainer) / name for name in ("best.ckpt", "last.ckpt"))
+        folder = Path(trainer.default_root_dir) / "checkpoints"
+        best, last = folder / "best.ckpt", folder / "last.ckpt"
         trainer.save_checkpoint(best if is_best else last)
         self.saved_step = trainer.global_step
         if is_best and trainer.is_global_zero:
             # after a kill between the two, a resumed run repeats the steps since the old last
             _same_file(best, last)
-
-    @staticmethod
-    def folder(trainer: lightning.Trainer) -> Path:
-        """Name the folder in which a run keeps its checkpoints."""
-        return Path(trainer.default_root_dir) / "checkpoints"
 
     def state_dict(self) -> dict[str, Any]:
         """Hold the lowest held-out loss so far."""

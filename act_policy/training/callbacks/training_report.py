@@ -34,9 +34,8 @@ class TrainingReport(lightning.Callback):
             self._write(trainer, module, self.refresh_seconds)
 
     def on_validation_epoch_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Reset the sums."""
-        self._errors: Tensor | None = None
-        self._steps: Tensor | None = None
+        """Reset the sums: of each action's errors, then of the steps."""
+        self._sums: Tensor | None = None
 
     def on_validation_batch_end(
         self,
@@ -50,15 +49,13 @@ class TrainingReport(lightning.Callback):
         """Add up; outputs is the normalised |error| (b, k, a) that validation_step returns."""
         valid = ~batch.is_pad
         errors = outputs[valid].double().sum(dim=0) * module.policy.normalizer.action_scale
-        steps = valid.sum().double()
-        self._errors = errors if self._errors is None else self._errors + errors
-        self._steps = steps if self._steps is None else self._steps + steps
+        sums = torch.cat([errors, valid.sum().double()[None]])
+        self._sums = sums if self._sums is None else self._sums + sums
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
         """Log the mean over all processes and write the report."""
-        if self._errors is not None and self._steps is not None:
-            sums = torch.cat([self._errors, self._steps[None]])
-            sums = trainer.strategy.reduce(sums, reduce_op="sum")
+        if self._sums is not None:
+            sums = trainer.strategy.reduce(self._sums, reduce_op="sum")
             means = (sums[:-1] / sums[-1].clamp(min=1)).tolist()
             names = module.policy.schema.action_names
             errors = {ERROR_PREFIX + n: mean for n, mean in zip(names, means, strict=True)}
