@@ -68,7 +68,7 @@ def evaluate_rollouts(
     from act_policy.evaluation.open_loop.run_data import score_held_out
     from act_policy.evaluation.results import build_success_table, list_warnings
     from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
-    from act_policy.evaluation.sections.html_report import Background
+    from act_policy.evaluation.sections.rollout_report import Background
     from act_policy.sim.rendering import choose_gl_backend
 
     choose_gl_backend()  # once, here: the worker processes inherit it

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from act_policy.errors import UserError
-from act_policy.types import Schema
+from act_policy.types import Observation, Schema
 
 
 class UndecodableFrameError(UserError):
@@ -120,6 +120,14 @@ class DemonstrationDataset(Protocol):
 
     def close(self) -> None:
         """Close the files opened to read frames; the next frame opens them again."""
+
+
+def observation_at(
+    dataset: DemonstrationDataset, episode: int, step: int
+) -> Observation[np.ndarray]:
+    """Read every camera's image at a step of an episode, and the state."""
+    images = {name: dataset.frame(episode, step, name) for name in dataset.schema.camera_names}
+    return Observation(images, dataset.state(episode)[step])
 
 
 def place_of(dataset: DemonstrationDataset, episode: int) -> str:

@@ -25,7 +25,7 @@ from act_policy.evaluation.rollouts.run import (
     evaluate_policy,
 )
 from act_policy.evaluation.rollouts.video import write_episode_videos
-from act_policy.evaluation.sections.html_report import Background, write_rollout_report
+from act_policy.evaluation.sections.rollout_report import Background, write_rollout_report
 from act_policy.sim import episode_steps
 from act_policy.system.processes import usable_cores
 from act_policy.system.versions import versions

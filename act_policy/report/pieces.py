@@ -1,4 +1,4 @@
-"""Tables, images and videos as values that templates/pieces.html.j2 lays out."""
+"""Tables, images, videos and words for pages; templates/pieces.html.j2 lays them out."""
 
 import base64
 import io
@@ -70,6 +70,11 @@ def encode_strip(
 def encode_video(path: Path, width: int, caption: str) -> Video:
     """Read an mp4 file to be played on a page."""
     return Video(_encode_uri("video/mp4", path.read_bytes()), width, caption)
+
+
+def format_count(number: int, noun: str) -> str:
+    """Write "1 episode" or "2 episodes"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _format_cell(value: Any) -> str:

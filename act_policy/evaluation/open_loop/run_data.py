@@ -19,6 +19,7 @@ from act_policy.data.selection.demonstrations import (
 from act_policy.errors import UserError
 from act_policy.evaluation.open_loop.baselines import Pool
 from act_policy.evaluation.open_loop.score import OpenLoop, score_open_loop
+from act_policy.report.pieces import format_count
 from act_policy.types import Schema
 
 SETTING = "data.episodes"
@@ -34,12 +35,12 @@ class RunData(NamedTuple):
     @property
     def says_held_out(self) -> str:
         """For the report."""
-        return f"{len(self.held_out)} episodes that were held out of training"
+        return f"{format_count(len(self.held_out), 'episode')} held out of training"
 
     @property
     def pool(self) -> Pool:
         """For the nearest demonstration."""
-        says = f"the {len(self.trained)} episodes that the policy was trained on"
+        says = f"the {format_count(len(self.trained), 'episode')} that the policy was trained on"
         return Pool(self.dataset, self.trained, says)
 
 
@@ -47,15 +48,14 @@ class Scored(NamedTuple):
     """Which demonstrations a policy is scored on.
 
     dataset: with the policy's cameras, in its order.
-    episodes: indices of those to score; None is all.
-    shown: other demonstrations that the policy was trained on, for the nearest; None takes the
-        other episodes of the dataset.
+    episodes: indices of those to score.
+    pool: demonstrations among which the nearest is sought; None where there is one episode only.
     says: which episodes they are, in words; None counts them.
     """
 
     dataset: DemonstrationDataset
-    episodes: list[int] | None = None
-    shown: Pool | None = None
+    episodes: list[int]
+    pool: Pool | None
     says: str | None = None
 
 
@@ -122,25 +122,43 @@ def scored_data(
     Raises:
         UserError: there are none, or the run held none out.
     """
+    if episodes is not None and not episodes:
+        raise UserError(f"{SETTING}={episodes}: expected a list of indices or names of episodes")
     if run is not None and (path is None or run.dataset.folder.resolve() == Path(path).resolve()):
         if episodes is None and not run.held_out:
             raise UserError(
                 f"the run held out none of its episodes in {run.dataset.folder}; give "
                 "data.episodes=[0] to score episodes that it was trained on, or another data.path"
             )
-        pool = run.pool if len(run.trained) > 1 else None
-        if episodes is None:
-            return Scored(run.dataset, run.held_out, pool, run.says_held_out)
-        named = choose_episodes(SETTING, episodes, run.dataset)
-        known = len(set(named) & set(run.trained))
-        says = f"{len(named)} chosen episodes, {known} of which were trained on"
-        return Scored(run.dataset, named, pool, says)
+        chosen, says = run.held_out, run.says_held_out
+        if episodes is not None:
+            chosen = choose_episodes(SETTING, episodes, run.dataset)
+            says = format_count(len(chosen), "chosen episode")
+            says += f", {len(set(chosen) & set(run.trained))} of which were trained on"
+        pool = run.pool if len(run.trained) > 1 else choose_pool(run.dataset, chosen)
+        return Scored(run.dataset, chosen, pool, says)
     if path is None:
         raise UserError(
             "the demonstrations that the policy was trained on were not found; give "
             "data.path=FOLDER"
         )
     dataset = open_as_run(path, schema, reading)
-    chosen = None if episodes is None else choose_episodes(SETTING, episodes, dataset)
+    chosen = list(range(len(dataset.episodes)))
+    if episodes is not None:
+        chosen = choose_episodes(SETTING, episodes, dataset)
     fits = run is not None and not schema.differences(run.dataset.schema)
-    return Scored(dataset, chosen, run.pool if run is not None and fits else None)
+    pool = run.pool if run is not None and fits else choose_pool(dataset, chosen)
+    return Scored(dataset, chosen, pool)
+
+
+def choose_pool(dataset: DemonstrationDataset, episodes: list[int]) -> Pool | None:
+    """Choose the episodes that are not scored; where all are, every one but the scored one itself.
+
+    None where the dataset has one episode only.
+    """
+    if len(dataset.episodes) == 1:
+        return None
+    if rest := sorted(set(range(len(dataset.episodes))) - set(episodes)):
+        says = f"the {format_count(len(rest), 'other episode')} of {dataset.folder}"
+        return Pool(dataset, rest, says)
+    return Pool(dataset, episodes, "the other episodes scored here")

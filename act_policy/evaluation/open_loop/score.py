@@ -4,7 +4,7 @@ No simulator and no robot is needed. A small error does not prove that a policy 
 own mistakes never reach it here; one that is no smaller than a baseline's proves that it does not.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,12 +12,13 @@ import numpy as np
 from tqdm import tqdm
 
 from act_policy.control.chunks.policy import ChunkPolicy
-from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.dataset import DemonstrationDataset, observation_at
 from act_policy.data.loading.chunks import chunk_rows
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
 from act_policy.evaluation.open_loop.baselines import HoldStill, NearestDemonstration, Pool
-from act_policy.types import Observation, Schema
+from act_policy.report.pieces import format_count
+from act_policy.types import Schema, stack_observations
 
 POLICY, HOLD_STILL, NEAREST = "policy", "hold_still", "nearest_demonstration"
 BATCH = 16
@@ -126,14 +127,15 @@ def score_open_loop(
     nearest = None if pool is None else NearestDemonstration(pool, length)
     judged = (POLICY, HOLD_STILL) if nearest is None else (POLICY, HOLD_STILL, NEAREST)
     sums = {who: np.zeros((length, policy.schema.action_size)) for who in judged}
-    counts = {who: np.zeros((length, 1), np.int64) for who in sums}
+    counts = {who: np.zeros((length, 1), np.int64) for who in judged}
     made: list[Chunk] = []
     with tqdm(total=-(-steps // stride), desc="open loop", unit="chunk", disable=None) as bar:
         for episode, taken in _batches(dataset, episodes, stride):
             actions, states = dataset.action(episode), dataset.state(episode)
+            observed = [observation_at(dataset, episode, step) for step in taken.tolist()]
             rows, is_pad = chunk_rows(taken, np.full(len(taken), len(actions) - 1), length)
             predicted = {
-                POLICY: policy.predict_chunk(_observations(dataset, episode, taken)),
+                POLICY: policy.predict_chunk(stack_observations(observed)),
                 HOLD_STILL: hold.predict(states, actions, taken, length),
             }
             if nearest is not None:
@@ -153,7 +155,7 @@ def score_open_loop(
         schema=policy.schema,
         dataset=dataset,
         episodes=[int(episode) for episode in episodes],
-        says=says or f"{len(episodes)} episodes",
+        says=says or format_count(len(episodes), "episode"),
         errors=errors,
         counts=counts[POLICY][:, 0],
         scale=statistics.scale(statistics.action),
@@ -182,16 +184,3 @@ def _batches(
         first += int(dataset.lengths[episode])
         for start in range(0, len(taken), BATCH):
             yield int(episode), taken[start : start + BATCH]
-
-
-def _observations(
-    dataset: DemonstrationDataset, episode: int, steps: np.ndarray
-) -> Observation[np.ndarray]:
-    """A batch of what was observed at some steps of an episode."""
-    images: Mapping[str, list[np.ndarray]] = {name: [] for name in dataset.schema.camera_names}
-    for step in steps.tolist():
-        for name, frames in images.items():
-            frames.append(dataset.frame(episode, step, name))
-    return Observation(
-        {name: np.stack(frames) for name, frames in images.items()}, dataset.state(episode)[steps]
-    )

@@ -1,24 +1,26 @@
 """Shares of attention and their heat maps, as values for the report's template."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.evaluation.sections.heat_map import AttentionShares, enlarged, overlay
+from act_policy.control.chunks.policy import ChunkPolicy
+from act_policy.evaluation.sections.heat_map import (
+    AttentionShares,
+    enlarged,
+    overlay,
+    write_attention_image,
+)
 from act_policy.report.pieces import Image, Table, encode_image, tabulate
 from act_policy.types import Observation
 
 TILE = 104
 """Height of an image in pixels."""
 
-
-class Moment(NamedTuple):
-    """One observation, its place in words, and what the queries read of it."""
-
-    says: str
-    observation: Observation[np.ndarray]
-    reading: AttentionShares
+MOMENTS = 4
+"""Most moments of an episode that are shown."""
 
 
 class HeadMaps(NamedTuple):
@@ -37,41 +39,51 @@ class Attention(NamedTuple):
     maps: list[HeadMaps]
 
 
-def show_attention(moments: Sequence[Moment]) -> Attention:
-    """Lay out shares and heat maps of the first, middle and last action query."""
-    chunk_length = next(iter(moments[0].reading.vectors.values())).shape[1]
-    queries = sorted({0, chunk_length // 2, chunk_length - 1})
-    rows = []
-    for moment in moments:
-        shares = moment.reading.shares().values()
-        rows += [
-            [moment.says, query + 1, *(f"{share[:, query].mean():.1%}" for share in shares)]
-            for query in queries
-        ]
-    return Attention(
-        chunk_length,
-        tabulate(["", "action", *moments[0].reading.shares()], rows),
-        [_show_heads(moment, query) for moment in moments for query in queries],
-    )
+def show_attention(
+    out: Path, moments: Mapping[str, Observation[np.ndarray]], policy: ChunkPolicy
+) -> Attention | None:
+    """Lay out shares and heat maps of the first, middle and last query; write attention.png.
+
+    Args:
+        out: folder of the image.
+        moments: place in words -> what was observed there.
+        policy: None is returned for one that hides its attention.
+    """
+    if not hasattr(policy, "act"):  # an ONNX file; torch may not be installed either
+        return None
+    from act_policy.evaluation.sections.attention import read_attention
+
+    readings = read_attention(policy, list(moments.values()))  # type: ignore[arg-type]
+    write_attention_image(out / "attention.png", list(moments.values()), readings)
+    queries = sorted({0, policy.chunk_length // 2, policy.chunk_length - 1})
+    rows, maps = [], []
+    for (says, observation), reading in zip(moments.items(), readings, strict=True):
+        shares = reading.shares()
+        for query in queries:
+            means = [f"{share[:, query].mean():.1%}" for share in shares.values()]
+            rows.append([says, query + 1, *means])
+            maps.append(_show_heads(f"{says}, action {query + 1}", observation, reading, query))
+    return Attention(policy.chunk_length, tabulate(["", "action", *shares], rows), maps)
 
 
-def _show_heads(moment: Moment, query: int) -> HeadMaps:
+def _show_heads(
+    summary: str, observation: Observation[np.ndarray], reading: AttentionShares, query: int
+) -> HeadMaps:
     """Lay out the mean over the heads, then each head."""
 
     def mean_and_each(values: np.ndarray) -> np.ndarray:
         return np.concatenate([values[:, query].mean(axis=0)[None], values[:, query]])
 
-    shares = moment.reading.shares()
+    shares = reading.shares()
     heads = ["all heads", *(f"head {i + 1}" for i in range(len(shares["state"])))]
     rows = [
         [name, *(f"{one:.0%}" for one in mean_and_each(share))] for name, share in shares.items()
     ]
     cameras = []
-    for camera, maps in moment.reading.maps.items():
-        pixels = np.asarray(moment.observation.images[camera])
+    for camera, maps in reading.maps.items():
+        pixels = np.asarray(observation.images[camera])
         tiles = [(encode_image(enlarged(pixels, TILE), f"camera {camera}"), camera)]
         for head, cells in zip(heads, mean_and_each(maps), strict=True):
             tiles.append((encode_image(overlay(pixels, cells, TILE), f"{camera}, {head}"), head))
         cameras.append(tiles)
-    summary = f"{moment.says}, action {query + 1}"
     return HeadMaps(summary, tabulate(["", *heads], rows), cameras)

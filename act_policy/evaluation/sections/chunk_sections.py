@@ -1,7 +1,6 @@
 """Charts of predicted chunks and open-loop errors, as values for the report's template."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -32,18 +31,14 @@ class EpisodeChunks(NamedTuple):
 class ErrorsShown(NamedTuple):
     """Open-loop errors.
 
-    says, folder: which episodes were scored, and where they are.
+    result: says which episodes were scored.
     held: a predicate, how holding still acts.
-    pool: demonstrations among which the nearest is sought; None where it is not.
     table: errors of each action, of the policy and the baselines.
     charts: errors over the horizon, one per action.
     """
 
-    chunk_count: int
-    says: str
-    folder: Path
+    result: OpenLoop
     held: str
-    pool: str | None
     table: Table
     charts: list[Chart]
 
@@ -98,8 +93,7 @@ def find_closest(executed: np.ndarray, demonstrations: Sequence[np.ndarray]) -> 
 
     def difference(demonstration: np.ndarray) -> float:
         steps = min(len(executed), len(demonstration))
-        distance = np.abs(executed[:steps] - demonstration[:steps]) / scale
-        return float(distance.mean())
+        return float((np.abs(executed[:steps] - demonstration[:steps]) / scale).mean())
 
     return min(demonstrations, key=difference)
 
@@ -124,15 +118,8 @@ def show_errors(result: OpenLoop) -> ErrorsShown:
         curves = {predictors[who]: (horizon, errors[:, i]) for who, errors in result.errors.items()}
         title = label_action(name, unit)
         charts.append(plot_lines(curves, "steps ahead", "", title, CHART, least_span=LEAST_SPAN))
-    return ErrorsShown(
-        len(result.chunks),
-        result.says,
-        result.dataset.folder,
-        describe_holding_still(result),
-        result.pool,
-        tabulate(["action", "unit", *predictors.values()], rows),
-        charts,
-    )
+    table = tabulate(["action", "unit", *predictors.values()], rows)
+    return ErrorsShown(result, describe_holding_still(result), table, charts)
 
 
 def show_demonstrated_chunks(result: OpenLoop) -> EpisodeChunks:

@@ -11,6 +11,9 @@ from PIL import Image
 from act_policy.system.atomic import atomic_file
 from act_policy.types import Observation
 
+HEIGHT, GAP = 168, 6
+"""Height of each image of attention.png, and what lies between two, in pixels."""
+
 _STOPS = np.linspace(0, 1, 5)
 _COLOURS = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)])
 """From dark to bright in even steps of lightness (the anchors of matplotlib's inferno)."""
@@ -63,11 +66,7 @@ def enlarged(image: UInt8[np.ndarray, "h w 3"], height: int) -> UInt8[np.ndarray
 
 
 def write_attention_image(
-    path: Path,
-    observations: Sequence[Observation[np.ndarray]],
-    readings: Sequence[AttentionShares],
-    height: int = 168,
-    gap: int = 6,
+    path: Path, observations: Sequence[Observation[np.ndarray]], readings: Sequence[AttentionShares]
 ) -> None:
     """Write a PNG: a column for each moment, what the first query reads below what is seen.
 
@@ -78,16 +77,13 @@ def write_attention_image(
         tiles = []
         for camera, shares in reading.maps.items():
             image = np.asarray(observation.images[camera])
-            tiles += [
-                enlarged(image, height),
-                overlay(image, shares[:, 0].mean(axis=0), height),
-            ]
-        columns.append(_spaced(tiles, gap, axis=0))
+            tiles += [enlarged(image, HEIGHT), overlay(image, shares[:, 0].mean(axis=0), HEIGHT)]
+        columns.append(_spaced(tiles, axis=0))
     with atomic_file(path) as file:
-        Image.fromarray(_spaced(columns, gap, axis=1)).save(file, format="png", optimize=True)
+        Image.fromarray(_spaced(columns, axis=1)).save(file, format="png", optimize=True)
 
 
-def _spaced(tiles: Sequence[np.ndarray], gap: int, axis: int) -> np.ndarray:
+def _spaced(tiles: Sequence[np.ndarray], axis: int) -> np.ndarray:
     """Put images side by side (axis 1) or below each other (axis 0), a white gap between them."""
     other = 1 - axis
     length = max(tile.shape[other] for tile in tiles)
@@ -95,7 +91,6 @@ def _spaced(tiles: Sequence[np.ndarray], gap: int, axis: int) -> np.ndarray:
     for index, tile in enumerate(tiles):
         missing = [(0, 0), (0, 0), (0, 0)]
         missing[other] = (0, length - tile.shape[other])
-        if index:
-            missing[axis] = (gap, 0)
+        missing[axis] = (GAP if index else 0, 0)
         parts.append(np.pad(tile, missing, constant_values=255))
     return np.concatenate(parts, axis=axis)

@@ -55,5 +55,18 @@ def test_a_camera_that_the_policy_does_not_have_is_left_alone(run, tmp_path):
 def test_what_the_run_left_out_of_its_folder_is_scored_in_another_one(run, tmp_path):
     other = str(write(tmp_path / "other", 1))
     scored = scored_data(SCHEMA, other, None, RunReading(select=SELECT), run)
-    assert scored.episodes is None
+    assert scored.episodes == [0]
     assert scored.dataset.lengths.tolist() == [4]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_an_empty_list_of_episodes_is_refused(own, run):
+    path = None if own else str(run.dataset.folder.parent)
+    with pytest.raises(UserError, match=r"data\.episodes=\[\]: expected a list"):
+        scored_data(SCHEMA, path, [], RunReading(select=SELECT), run)
+
+
+def test_one_episode_is_named_in_the_singular(run):
+    assert run.says_held_out == "1 episode held out of training"
+    scored = scored_data(SCHEMA, None, [1], RunReading(select=SELECT), run)
+    assert scored.says == "1 chosen episode, 1 of which were trained on"

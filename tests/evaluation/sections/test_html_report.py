@@ -22,7 +22,7 @@ from act_policy.evaluation.rollouts.demonstrations import TrainingDemonstrations
 from act_policy.evaluation.rollouts.moments import Look, even_steps, see_moments
 from act_policy.evaluation.rollouts.run import EpisodeResult
 from act_policy.evaluation.sections.chunk_sections import match_joints
-from act_policy.evaluation.sections.html_report import Background, _asked, _of_every_stage
+from act_policy.evaluation.sections.rollout_report import Background, _asked, _of_every_stage
 from act_policy.evaluation.sections.rollout_sections import group_failures
 from act_policy.sim import aloha_environment_id
 from act_policy.sim.aloha_tasks import stages_in_words

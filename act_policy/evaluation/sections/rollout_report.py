@@ -1,7 +1,5 @@
-"""report.html of an evaluation: everything to look at, in one file."""
+"""report.html of an evaluation in simulation: everything to look at, in one file."""
 
-import json
-import shlex
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +14,7 @@ from act_policy.evaluation.open_loop.score import OpenLoop
 from act_policy.evaluation.results import list_warnings
 from act_policy.evaluation.rollouts.moments import Look, Seen, even_steps, see_moments
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
-from act_policy.evaluation.sections.attention_section import Attention, Moment, show_attention
+from act_policy.evaluation.sections.attention_section import MOMENTS, show_attention
 from act_policy.evaluation.sections.chunk_sections import (
     EXECUTED,
     MEASURED,
@@ -24,28 +22,20 @@ from act_policy.evaluation.sections.chunk_sections import (
     draw_chunks,
     find_closest,
     match_joints,
-    show_demonstrated_chunks,
     show_errors,
 )
-from act_policy.evaluation.sections.heat_map import write_attention_image
+from act_policy.evaluation.sections.page import STRIP_HEIGHT, write_report
 from act_policy.evaluation.sections.rollout_sections import (
     group_failures,
     show_films,
     show_success,
 )
-from act_policy.report.learning_curves import draw_learning_curves, read_metrics
-from act_policy.report.page import render_page, write_page
-from act_policy.report.pieces import encode_strip, tabulate
+from act_policy.report.pieces import format_count
 from act_policy.sim.aloha_tasks import stages_in_words
-from act_policy.types import Observation
 
-REPORT_FILE, ATTENTION_FILE, FILM_STRIP_FILE = "report.html", "attention.png", "film_strip.png"
+FILM_STRIP_FILE = "film_strip.png"
 STRIPS = 24
 """Most failures that are shown."""
-STRIP_HEIGHT = 136
-"""Height of their images in pixels."""
-MOMENTS = 4
-"""Most moments of an episode that show what the policy attends to."""
 CHUNKS = 8
 """Most predicted chunks of an episode that are shown."""
 
@@ -105,66 +95,25 @@ def write_rollout_report(
     summaries = {"policy": report, **report["baselines"]}
     open_loop = None if background.score is None else background.score(policy)
     strips_seen = list(zip(failures, seen[len(views) :], strict=True))
-    _write(
+    episodes = format_count(len(results), "episode")
+    write_report(
         out,
         "rollout",
-        f"{report['environment']}: {report['success_rate']:.1%} of {len(results)} episodes",
+        f"{report['environment']}: {report['success_rate']:.1%} of {episodes}",
         policy,
         report,
         background.metrics,
         success=show_success(summaries, list_warnings(report)),
         films=show_films(out / "videos", filmed, len(policy.schema.cameras)),
         failures=group_failures(results, strips_seen, stages_in_words(report["environment"])),
-        episode_count=len(results),
+        episodes=episodes,
         chunks=_show_chunks(policy, chosen, asked, seen[: len(views)], demonstrations),
-        attention=_show_attention(out, moments, policy),
+        attention=show_attention(out, moments, policy),
         open_loop=None if open_loop is None else show_errors(open_loop),
     )
     if filmed:
         strip = f"seed_{filmed[0].seed}_{filmed[0].outcome}.png"
         shutil.copyfile(out / "videos" / strip, out / FILM_STRIP_FILE)
-
-
-def write_replay_report(
-    out: Path,
-    report: Mapping[str, Any],
-    policy: ChunkPolicy,
-    result: OpenLoop,
-    metrics: Path | None,
-) -> None:
-    """Write report.html and attention.png of an evaluation without a simulator."""
-    dataset, episode = result.dataset, result.episodes[0]
-    steps = even_steps(int(dataset.lengths[episode]) - 1, 6)
-    cameras = policy.schema.camera_names
-    observed = {
-        step: Observation(
-            {name: dataset.frame(episode, step, name) for name in cameras},
-            dataset.state(episode)[step],
-        )
-        for step in steps
-    }
-    strips = [
-        encode_strip(
-            [observed[step].images[name] for step in steps],
-            [f"step {step}" for step in steps],
-            scale=STRIP_HEIGHT / observed[0].images[name].shape[0],
-        )
-        for name in cameras
-    ]
-    moments = {f"step {step}": observed[step] for step in steps[:MOMENTS]}
-    _write(
-        out,
-        "replay",
-        f"Open loop on {dataset.folder.name}",
-        policy,
-        report,
-        metrics,
-        open_loop=show_errors(result),
-        episode=dataset.episodes[episode].name,
-        strips=strips,
-        chunks=[show_demonstrated_chunks(result)],
-        attention=_show_attention(out, moments, policy),
-    )
 
 
 def _show_chunks(
@@ -201,41 +150,3 @@ def _asked(episode: EpisodeResult, every: int, count: int) -> list[int]:
     """Choose at most `count` of the steps, one in `every`, at which the policy was asked."""
     steps = range(0, episode.steps, every)
     return [steps[i] for i in even_steps(len(steps) - 1, count)]
-
-
-def _show_attention(
-    out: Path, moments: Mapping[str, Observation[np.ndarray]], policy: ChunkPolicy
-) -> Attention | None:
-    """Read attention and write attention.png; None for a network that hides its attention."""
-    if not hasattr(policy, "act"):  # an ONNX file; torch may not be installed either
-        return None
-    from act_policy.evaluation.sections.attention import read_attention
-
-    observations = list(moments.values())
-    readings = read_attention(policy, observations)  # type: ignore[arg-type]
-    write_attention_image(out / ATTENTION_FILE, observations, readings)
-    return show_attention(
-        [Moment(*parts) for parts in zip(moments, observations, readings, strict=True)]
-    )
-
-
-def _write(
-    out: Path,
-    template: str,
-    title: str,
-    policy: ChunkPolicy,
-    report: Mapping[str, Any],
-    metrics: Path | None,
-    **values: Any,
-) -> None:
-    curves = None
-    if metrics is not None and metrics.is_file():
-        curves = draw_learning_curves(read_metrics(metrics), policy.schema)
-    made_with = {**report["checkpoint"], **report.get("settings", {}), **report["versions"]}
-    made_with["command"] = shlex.join(made_with["command"])
-    rows = [
-        [name.replace("_", " "), value if isinstance(value, str) else json.dumps(value)]
-        for name, value in made_with.items()
-    ]
-    page = render_page(template, title, curves=curves, made_with=tabulate(["", ""], rows), **values)
-    write_page(out / REPORT_FILE, page)

@@ -1,0 +1,51 @@
+"""The page of both reports: their sections, learning curves and what they were made with."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from act_policy.control.chunks.policy import ChunkPolicy
+from act_policy.report.learning_curves import draw_learning_curves, read_metrics
+from act_policy.report.page import render_page, write_page
+from act_policy.report.pieces import tabulate
+
+STRIP_HEIGHT = 136
+"""Height in pixels of the images of a film strip."""
+
+
+def write_report(
+    out: Path,
+    template: str,
+    title: str,
+    policy: ChunkPolicy,
+    report: Mapping[str, Any],
+    metrics: Path | None,
+    **sections: Any,
+) -> None:
+    """Write report.html.
+
+    Args:
+        out: folder of the evaluation.
+        template: rollout or replay, the file name in report/templates/.
+        title: of the page.
+        policy: that was evaluated.
+        report: what evaluation.json holds.
+        metrics: metrics.csv of the policy's run, for its learning curves; it may not exist.
+        sections: what the template names.
+    """
+    curves = None
+    if metrics is not None and metrics.is_file():
+        curves = draw_learning_curves(read_metrics(metrics), policy.schema)
+    made_with = {**report["checkpoint"], **report.get("settings", {}), **report["versions"]}
+    made_with["command"] = shlex.join(made_with["command"])
+    rows = [
+        [name.replace("_", " "), value if isinstance(value, str) else json.dumps(value)]
+        for name, value in made_with.items()
+    ]
+    table = tabulate(["", ""], rows)
+    write_page(
+        out / "report.html",
+        render_page(template, title, curves=curves, made_with=table, **sections),
+    )
