@@ -38,9 +38,9 @@ class JournalWriter:
 
     Args:
         folder: of the journals.
-        schema: what the steps fit.
+        schema: what the steps fit; its rate is theirs.
         config: kept in each journal.
-        most_bytes: of one journal.
+        most_bytes: of one journal; a longer stretch goes on in another.
         most_waiting: bytes in memory.
     """
 
@@ -60,15 +60,16 @@ class JournalWriter:
         self._waiting: queue.Queue[tuple[bool, np.ndarray] | None] = queue.Queue(most)
         self._file: BinaryIO | None = None
         self.paths: list[Path] = []
-        self.problem = ""
-        self._failed = False
-        self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
+        self.problem = ""  # why the rest of the run is not recorded; empty while all is well
+        self._begins = True  # the next step begins a stretch
+        self._thread = threading.Thread(target=self._write_steps, name="journal", daemon=True)
         self._thread.start()
 
-    def add(
-        self, begins: bool, observation: Observation[np.ndarray], action: np.ndarray, operator: bool
-    ) -> None:
-        """Hand over one step; `begins` a stretch. Nothing happens once there is a `problem`."""
+    def add(self, observation: Observation[np.ndarray], action: np.ndarray, operator: bool) -> None:
+        """Hand over one step: what was seen, what was sent, whether a person acted.
+
+        Nothing happens once there is a `problem`.
+        """
         if self.problem:
             return
         record = np.empty(1, self._record)
@@ -77,9 +78,14 @@ class JournalWriter:
         record["state"], record["action"] = observation.state, action
         record["operator"] = operator
         try:
-            self._waiting.put_nowait((begins, record))
+            self._waiting.put_nowait((self._begins, record))
         except queue.Full:
             self.problem = "the disk is too slow: the rest is not recorded"
+        self._begins = False
+
+    def end_episode(self) -> None:
+        """The motion was interrupted: what follows is another stretch."""
+        self._begins = True
 
     def close(self) -> None:
         """Wait until all is written; nothing can be added any more."""
@@ -87,11 +93,11 @@ class JournalWriter:
             self._waiting.put(None)
             self._thread.join()
 
-    def _write(self) -> None:
-        steps, synced = 0, time.monotonic()
+    def _write_steps(self) -> None:
+        steps, synced, failed = 0, time.monotonic(), False
         try:
             while (item := self._waiting.get()) is not None:
-                if self._failed:
+                if failed:
                     continue
                 begins, record = item
                 try:
@@ -106,7 +112,7 @@ class JournalWriter:
                         os.fsync(self._file.fileno())
                         synced = time.monotonic()
                 except OSError as error:
-                    self._failed = True
+                    failed = True
                     self.problem = f"{error.strerror}: the rest is not recorded"
         finally:
             if self._file is not None:

@@ -4,7 +4,7 @@ Every step goes to a journal at once; the episodes are made from the journals af
 `recover` if the process was killed. Only that needs h5py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +18,9 @@ from act_policy.control.recording.journal import (
     next_number,
     read_journal,
 )
-from act_policy.errors import UserError
+from act_policy.errors import UserError, writing
 from act_policy.system.locks import try_lock
-from act_policy.types import Observation, Schema
+from act_policy.types import Schema
 
 
 class Recorded(NamedTuple):
@@ -30,17 +30,11 @@ class Recorded(NamedTuple):
     steps: int
 
 
-class EpisodeRecorder:
+class EpisodeRecorder(JournalWriter):
     """Keeps uninterrupted stretches of motion, each of which becomes an episode.
 
     What an earlier process left behind when it was killed is made into episodes first; `recovered`
-    says which.
-
-    Args:
-        folder: of the demonstrations; episodes in it stay.
-        schema: of the policy; its rate is the rate of the steps.
-        config: kept with each episode, for the record.
-        most_bytes: of an episode; a longer stretch goes on in another.
+    says which. Episodes that are in the folder stay.
 
     Raises:
         UserError: h5py is not there, or the folder cannot be written.
@@ -53,29 +47,11 @@ class EpisodeRecorder:
         config: Mapping[str, Any],
         most_bytes: int = MOST_BYTES,
     ):
-        self._folder = Path(folder)
         _episode_writer()
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"record {folder}: cannot be made ({error.strerror})") from None
-        self.recovered = recover(self._folder)
-        self._journal = JournalWriter(self._folder, schema, config, most_bytes)
-        self._open = False
-
-    @property
-    def problem(self) -> str:
-        """Why the rest of the run is not recorded; empty while all is well."""
-        return self._journal.problem
-
-    def add(self, observation: Observation[np.ndarray], action: np.ndarray, operator: bool) -> None:
-        """One step of the policy's rate: what was seen, what was sent, whether a person acted."""
-        self._journal.add(not self._open, observation, action, operator)
-        self._open = True
-
-    def end_episode(self) -> None:
-        """The motion was interrupted: what follows is another episode."""
-        self._open = False
+        with writing(f"record {folder}"):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        self.recovered = recover(folder)
+        super().__init__(Path(folder), schema, config, most_bytes)
 
     def write(self) -> list[Path]:
         """Make the episodes, once the run is over; return the files.
@@ -83,9 +59,8 @@ class EpisodeRecorder:
         Raises:
             UserError: the disk is full; what was not written stays in its journal, for `recover`.
         """
-        self._journal.close()
-        written = [_to_episode(path) for path in self._journal.paths if path.exists()]
-        return [episode.path for episode in written if episode is not None]
+        self.close()
+        return [episode.path for episode in _to_episodes(filter(Path.exists, self.paths))]
 
 
 def recover(folder: str | Path) -> list[Recorded]:
@@ -96,8 +71,11 @@ def recover(folder: str | Path) -> list[Recorded]:
     """
     if not Path(folder).is_dir():
         raise UserError(f"{folder}: is not a folder of recordings")
-    episodes = [_to_episode(path) for path in sorted(Path(folder).glob(f"*{SUFFIX}"))]
-    return [episode for episode in episodes if episode is not None]
+    return _to_episodes(sorted(Path(folder).glob(f"*{SUFFIX}")))
+
+
+def _to_episodes(paths: Iterable[Path]) -> list[Recorded]:
+    return [episode for path in paths if (episode := _to_episode(path)) is not None]
 
 
 def _to_episode(path: Path) -> Recorded | None:

@@ -129,7 +129,7 @@ def test_a_disk_that_stands_still_never_holds_up_the_arm(
     monkeypatch.setattr(JournalWriter, "_put", slow)
     writer = JournalWriter(tmp_path, SCHEMA, {}, most_waiting=5 * 169)
     for step in range(20):
-        writer.add(step == 0, *a_step(step))
+        writer.add(*a_step(step))
     assert writer.problem == "the disk is too slow: the rest is not recorded"
     goes_on.set()
     writer.close()
@@ -197,7 +197,7 @@ def left_behind(folder: Path, first: int = 0) -> Path:
     """A journal of five steps whose process is gone."""
     writer = JournalWriter(folder, SCHEMA, {})
     for step in range(5):
-        writer.add(step == 0, *a_step(first + step))
+        writer.add(*a_step(first + step))
     writer.close()
     return writer.paths[0]
 
