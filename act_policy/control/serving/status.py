@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -38,23 +38,6 @@ class Exchange(NamedTuple):
     client: str
 
 
-class Snapshot(NamedTuple):
-    """The status at one moment, safe to read in another thread.
-
-    rate: requests per second over the last seconds; latencies: milliseconds, the oldest first.
-    clients: who, connected since, requests.
-    """
-
-    started: float
-    requests: int
-    rate: float
-    latencies: np.ndarray
-    counters: dict[str, int]
-    events: tuple[ServerEvent, ...]
-    clients: tuple[tuple[str, float, int], ...]
-    last: Exchange | None
-
-
 @dataclass
 class Client:
     """One connection; arm is "" unless it said which arm it moves."""
@@ -68,17 +51,28 @@ class Client:
         return f"{self.address} (arm {self.arm})" if self.arm else self.address
 
 
+@dataclass
 class ServerStatus:
     """Counters and the latest values; written by the event loop alone."""
 
-    def __init__(self) -> None:
-        self.started = time.time()
-        self.requests = 0
-        self.counters: Counter[str] = Counter()
-        self._answered: deque[Answered] = deque(maxlen=LATENCIES_KEPT)
-        self.events: deque[ServerEvent] = deque(maxlen=EVENTS_KEPT)
-        self.clients: list[Client] = []
-        self.last: Exchange | None = None
+    started: float = field(default_factory=time.time)
+    requests: int = 0
+    counters: Counter[str] = field(default_factory=Counter)
+    answered: deque[Answered] = field(default_factory=lambda: deque(maxlen=LATENCIES_KEPT))
+    events: deque[ServerEvent] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
+    clients: list[Client] = field(default_factory=list)
+    last: Exchange | None = None
+
+    @property
+    def rate(self) -> float:
+        """Requests per second over the last RATE_SECONDS."""
+        since = time.monotonic() - RATE_SECONDS
+        return sum(each.at >= since for each in self.answered) / RATE_SECONDS
+
+    @property
+    def latencies(self) -> np.ndarray:
+        """Milliseconds, the oldest first."""
+        return np.array([1e3 * each.seconds for each in self.answered])
 
     def answer(
         self,
@@ -90,7 +84,7 @@ class ServerStatus:
         """Count one answered request and its seconds in the server."""
         client.requests += 1
         self.requests += 1
-        self._answered.append(Answered(time.monotonic(), seconds))
+        self.answered.append(Answered(time.monotonic(), seconds))
         self.last = Exchange(observation, chunk, time.time(), str(client))
 
     def event(self, kind: str, client: str, text: str) -> None:
@@ -98,16 +92,12 @@ class ServerStatus:
         self.counters[kind] += 1
         self.events.append(ServerEvent(time.time(), client, text[:500]))
 
-    def snapshot(self) -> Snapshot:
-        """Copy everything that the page shows."""
-        since = time.monotonic() - RATE_SECONDS
-        return Snapshot(
-            self.started,
-            self.requests,
-            sum(each.at >= since for each in self._answered) / RATE_SECONDS,
-            np.array([1e3 * each.seconds for each in self._answered]),
-            dict(self.counters),
-            tuple(self.events),
-            tuple((str(client), client.since, client.requests) for client in self.clients),
-            self.last,
+    def snapshot(self) -> "ServerStatus":
+        """Copy what changes, for another thread to read."""
+        return replace(
+            self,
+            counters=self.counters.copy(),
+            answered=self.answered.copy(),
+            events=self.events.copy(),
+            clients=[replace(client) for client in self.clients],
         )

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from act_policy.control.serving.status import EVENTS_KEPT, RATE_SECONDS, Exchange, Snapshot
+from act_policy.control.serving.status import EVENTS_KEPT, RATE_SECONDS, Exchange, ServerStatus
 from act_policy.report.chart import Chart, draw_lines
 from act_policy.report.page import render_page
 from act_policy.report.pieces import Image, Table, encode_image, tabulate
@@ -28,22 +28,22 @@ class LastExchange(NamedTuple):
 
 
 def status_page(
-    status: Snapshot, schema: Schema, metadata: dict[str, Any], warnings: list[str]
+    status: ServerStatus, schema: Schema, metadata: dict[str, Any], warnings: list[str]
 ) -> str:
     """Return the page as HTML; its text from clients is escaped."""
-    now = time.time()
+    now, latencies = time.time(), status.latencies
     return render_page(
         "status",
         f"Policy server: {metadata['policy'].get('name', 'policy')}",
         REFRESH_SECONDS,
         warnings=warnings,
-        activity=tabulate(("", ""), _list_activity(status, now)),
-        latencies=_draw_latencies(status.latencies) if len(status.latencies) else None,
+        activity=tabulate(("", ""), _list_activity(status, latencies, now)),
+        latencies=_draw_latencies(latencies) if len(latencies) else None,
         clients=tabulate(
             ("client", "connected for", "requests"),
             [
-                (who, _format_duration(now - since), requests)
-                for who, since, requests in status.clients
+                (str(client), _format_duration(now - client.since), client.requests)
+                for client in status.clients
             ],
         ),
         last=None if status.last is None else _show_exchange(status.last, schema, now),
@@ -62,22 +62,24 @@ def status_page(
                 *metadata["policy"].items(),
                 ("rate", f"{schema.rate:g} steps per second"),
                 ("chunk", f"{metadata['chunk_length']} actions"),
-                ("action", _join_names(schema.action_names, schema.action_units)),
+                ("action", _join_names(schema.actions)),
             ],
         ),
         inputs=_tabulate_inputs(schema, metadata["observation_keys"]),
     )
 
 
-def _list_activity(status: Snapshot, now: float) -> list[tuple[str, str]]:
+def _list_activity(
+    status: ServerStatus, latencies: np.ndarray, now: float
+) -> list[tuple[str, str]]:
     """List requests, their rate and their latency, as names and values."""
     facts = [
         ("running for", _format_duration(now - status.started)),
         ("requests answered", f"{status.requests:,}"),
         (f"requests per second, last {RATE_SECONDS:g} s", f"{status.rate:.1f}"),
     ]
-    if len(status.latencies):
-        middle, late, worst = np.percentile(status.latencies, (50, 99, 100))
+    if len(latencies):
+        middle, late, worst = np.percentile(latencies, (50, 99, 100))
         facts += [
             ("latency in the server, p50", f"{middle:.1f} ms"),
             ("p99", f"{late:.1f} ms"),
@@ -108,17 +110,14 @@ def _show_exchange(last: Exchange, schema: Schema, now: float) -> LastExchange:
         images = [_show_camera(last.observation.images[name], name) for name in schema.camera_names]
     except ImportError:
         images = None
-    state = zip(
-        schema.state_names, map(float, last.observation.state), schema.state_units, strict=True
-    )
+    values = map(float, last.observation.state)
+    state = zip(schema.state_names, values, schema.state_units, strict=True)
     seconds = np.arange(len(last.chunk)) / schema.rate
     charts = [
         draw_lines(
             {
                 name: (seconds, last.chunk[:, column])
-                for column, (name, of) in enumerate(
-                    zip(schema.action_names, schema.action_units, strict=True)
-                )
+                for column, (name, of) in enumerate(schema.actions)
                 if of == unit
             },
             "seconds from the observation",
@@ -138,16 +137,15 @@ def _tabulate_inputs(schema: Schema, keys: dict[str, Any]) -> Table:
         (keys["cameras"][camera.name], f"camera {camera.name}", f"{camera.height} x {camera.width}")
         for camera in schema.cameras
     ]
-    rows.append((keys["state"], "state", _join_names(schema.state_names, schema.state_units)))
+    rows.append((keys["state"], "state", _join_names(schema.states)))
     if schema.environment_state_names:
         names = ", ".join(schema.environment_state_names)
         rows.append((keys["environment_state"], "environment state", names))
     return tabulate(("key in the client's message", "input", "size, or names and units"), rows)
 
 
-def _join_names(names: tuple[str, ...], units: tuple[str, ...]) -> str:
-    pairs = zip(names, units, strict=True)
-    return ", ".join(f"{name} ({unit})" if unit else name for name, unit in pairs)
+def _join_names(names_and_units: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} ({unit})" if unit else name for name, unit in names_and_units)
 
 
 def _show_camera(pixels: np.ndarray, name: str) -> tuple[Image, str]:

@@ -207,7 +207,7 @@ def test_one_client_moves_an_arm() -> None:
             remote_policy(running.url),
             remote_policy(running.url),
         ):
-            names = [name for name, _, _ in running.server.status.snapshot().clients]
+            names = [str(client) for client in running.server.status.snapshot().clients]
             assert sum("(arm" in name for name in names) == 2
             assert any("(arm right & more)" in name for name in names)
         left.predict_chunk(observe())
