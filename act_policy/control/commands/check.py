@@ -1,8 +1,6 @@
 """Look at a robot and a policy together without moving anything, and report what does not fit."""
 
 import time
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,30 +18,10 @@ from act_policy.types import Observation
 PREDICTIONS = 5
 
 
-class CheckReport(NamedTuple):
-    """The findings line by line, and the problems that forbid a run."""
-
-    lines: list[str]
-    problems: list[str]
-
-
-def print_check(deployment: Deployment, seconds: float) -> list[str]:
-    """Check, print, and return the problems."""
-    report = check(deployment, seconds)
-    print("\n".join(report.lines))
-    for problem in report.problems:
-        print(f"problem   {problem}")
-    print("nothing was sent; " + ("not ready" if report.problems else "ready"), flush=True)
-    return report.problems
-
-
-def check(
-    deployment: Deployment,
-    seconds: float = 2.0,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> CheckReport:
+def check(deployment: Deployment, seconds: float) -> list[str]:
     """Watch the robot for a while, and ask the policy a few times. Sends no command.
+
+    The findings are printed line by line; the problems, which forbid a run, are returned as well.
 
     Raises:
         UserError: the robot lacks something that the policy needs; nothing else can be checked.
@@ -52,12 +30,12 @@ def check(
     watch = deployment.watch()
     captured: list[float] = []
     image_faults: dict[str, ImageFault] = {}  # the first of each kind and camera
-    pacer = Pacer(1 / schema.rate, clock, sleep)
-    while len(captured) < 3 or clock() - pacer.begun < seconds:
+    pacer = Pacer(1 / schema.rate)
+    while len(captured) < 3 or time.monotonic() - pacer.begun < seconds:
         reading = read_robot(deployment.robot)
         observation = contract.observation(reading)
         captured.append(reading.captured)
-        if fault := watch.fault(observation.images, clock()):
+        if fault := watch.fault(observation.images, time.monotonic()):
             image_faults.setdefault(fault.name, fault)
         pacer.wait()
     lines = _describe(contract, reading, observation)
@@ -68,8 +46,12 @@ def check(
         lines.append(f"rate      {rate:.1f} observations per second; trained on {schema.rate:g}")
     except UserError as error:
         problems.append(str(error))
-    problems += _ask(deployment, observation, lines, clock)
-    return CheckReport(lines, problems)
+    problems += _ask(deployment, observation, lines)
+    print("\n".join(lines))
+    for problem in problems:
+        print(f"problem   {problem}")
+    print("nothing was sent; " + ("not ready" if problems else "ready"), flush=True)
+    return problems
 
 
 def _describe(
@@ -105,10 +87,10 @@ def _describe(
             f"warning   where {', '.join(unknown)} may be is not known: a start far from the "
             "demonstrations is not refused"
         )
-    return lines + limit_lines(contract.space)
+    return lines + _describe_limits(contract.space)
 
 
-def limit_lines(space: ActionSpace) -> list[str]:
+def _describe_limits(space: ActionSpace) -> list[str]:
     """Describe each dimension of the action, and warn where a limit is not the owner's."""
     lines = []
     for i, name in enumerate(space.names):
@@ -137,16 +119,13 @@ def _describe_sources(sources: LimitSources) -> str:
 
 
 def _ask(
-    deployment: Deployment,
-    observation: Observation[np.ndarray],
-    lines: list[str],
-    clock: Callable[[], float],
+    deployment: Deployment, observation: Observation[np.ndarray], lines: list[str]
 ) -> list[str]:
     """Measure how long the policy takes: at most max_answer_time and half a chunk, or a problem."""
     inference, safety = deployment.inference, deployment.contract.config.safety
     took = []
     for _ in range(PREDICTIONS):
-        asked = clock()
+        asked = time.monotonic()
         inference.submit(observation, asked)
         try:
             answer = inference.wait(60.0)
@@ -154,12 +133,11 @@ def _ask(
                 return ["the policy did not answer within 60 s"]
             if answer.chunk is None:
                 return [answer.error]
-            check_chunk(answer.chunk, inference.schema, inference.chunk_length)
+            check_chunk(answer.chunk, inference)
         except PolicyError as error:
             return [str(error)]
-        took.append(clock() - asked)
-    schema = inference.schema
-    horizon = inference.chunk_length / schema.rate
+        took.append(time.monotonic() - asked)
+    horizon = inference.chunk_length / inference.schema.rate
     lines.append(
         f"policy    answers in {np.median(took) * 1000:.0f} ms (worst of {PREDICTIONS} "
         f"{max(took) * 1000:.0f} ms); a chunk lasts {horizon:.2f} s"

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from act_policy.control.commands.check import print_check
+from act_policy.control.commands.check import check
 from act_policy.control.commands.deployment import deploy
 from act_policy.control.commands.recover import recover_command
 from act_policy.control.commands.run import KEYS, run_command
@@ -22,7 +22,7 @@ def main(
             return recover_command(options.folder)
         with deploy(options.policy, options.robot, options.config) as deployment:
             if options.command == "check":
-                return 2 if print_check(deployment, options.seconds or 2.0) else 0
+                return 2 if check(deployment, options.seconds or 2.0) else 0
             if options.command == "shadow":
                 return shadow_command(deployment, options)
             return run_command(deployment, options)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import IO
 
-from act_policy.control.commands.check import print_check
+from act_policy.control.commands.check import check
 from act_policy.control.commands.deployment import Deployment, open_device, open_log
 from act_policy.control.commands.recover import print_recovered
 from act_policy.control.events import Event, EventLog
@@ -26,7 +26,7 @@ def run_command(deployment: Deployment, options: argparse.Namespace) -> int:
     Raises:
         UserError: the check found a problem, or an option cannot be used.
     """
-    if problems := print_check(deployment, 1.0):
+    if problems := check(deployment, 1.0):
         raise UserError(f"not started: {problems[0]}")
     with ExitStack() as stack:
         log = stack.enter_context(open_log(options.log)) if options.log else None

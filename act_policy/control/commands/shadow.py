@@ -3,7 +3,6 @@
 import argparse
 import json
 import time
-from collections.abc import Callable
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -16,35 +15,24 @@ from act_policy.control.robots.robot import read_robot
 from act_policy.control.safety.operator_input import OperatorInput
 
 
-class FaultCount(NamedTuple):
-    """In how many steps a run would have had a fault, and the first one in words."""
-
-    steps: int
-    first: str
-
-
 class ShadowReport(NamedTuple):
     """How far the policy would have been from the operator.
 
     steps: number of steps that were compared.
     difference: mean distance (a,), NaN where there was nothing to compare.
-    faults: what would have been faults, by their kind.
+    faults: what would have been faults, kind -> in how many steps, and the first one in words.
     """
 
     steps: int
     difference: np.ndarray
-    faults: dict[str, FaultCount]
+    faults: dict[str, tuple[int, str]]
 
 
 def shadow_command(deployment: Deployment, options: argparse.Namespace) -> int:
     """Shadow the operator, print the mean distances and return 0."""
     operator = OperatorInput()
     path = options.log or "shadow.jsonl"
-    with (
-        open_log(path) as log,
-        open_device(options.operator) as device,
-        operator.listening(),
-    ):
+    with open_log(path) as log, open_device(options.operator) as device, operator.listening():
         print("shadow: nothing is sent; q ends", flush=True)
         report = shadow(deployment, operator, log, options.seconds, device)
     against = "the operator's device" if options.operator else "where the arm was a step later"
@@ -52,8 +40,8 @@ def shadow_command(deployment: Deployment, options: argparse.Namespace) -> int:
     space = deployment.contract.space
     for i, name in enumerate(space.names):
         print(f"  {name}: {report.difference[i]:.4g} {space.units[i]}")
-    for fault in report.faults.values():
-        print(f"would have been a fault in {fault.steps} steps: {fault.first}")
+    for steps, first in report.faults.values():
+        print(f"would have been a fault in {steps} steps: {first}")
     return 0
 
 
@@ -61,10 +49,8 @@ def shadow(
     deployment: Deployment,
     operator: OperatorInput,
     log: IO[str],
-    seconds: float | None = None,
-    device: OperatorDevice | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    seconds: float | None,
+    device: OperatorDevice | None,
 ) -> ShadowReport:
     """Run until the operator ends it; write a line of JSON per step.
 
@@ -73,13 +59,13 @@ def shadow(
     contract, space = deployment.contract, deployment.contract.space
     schema, executor, watch = contract.schema, deployment.executor(), deployment.watch()
     total, compared = np.zeros(schema.action_size), np.zeros(schema.action_size)
-    faults: dict[str, FaultCount] = {}
+    faults: dict[str, tuple[int, str]] = {}
     before: np.ndarray | None = None  # proposed at the step before
     steps = 0
-    pacer = Pacer(1 / schema.rate, clock, sleep)
-    while not operator.ended and (seconds is None or clock() - pacer.begun < seconds):
+    pacer = Pacer(1 / schema.rate)
+    while not operator.ended and (seconds is None or time.monotonic() - pacer.begun < seconds):
         reading = read_robot(deployment.robot)
-        now = clock()
+        now = time.monotonic()
         observation = contract.observation(reading)
         position = space.measure(observation.state)
         proposed, age = None, None
@@ -94,7 +80,7 @@ def shadow(
             executor.reset()
         if kind and reason:
             steps_before, first = faults.get(kind, (0, reason))
-            faults[kind] = FaultCount(steps_before + 1, first)
+            faults[kind] = steps_before + 1, first
         done = position if device is None else contract.action(device.get_action())
         judged = before if device is None else proposed
         if judged is not None:
