@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from act_policy.checkpoints.locate import find_lerobot_folder, find_weights, is_original_act
 from act_policy.checkpoints.source import Source
 from act_policy.control.chunks.policy import ChunkPolicy
-from act_policy.control.policies import open as torch_free
+from act_policy.control.policies.torch_free import is_torch_free, open_torch_free
 from act_policy.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ def open_policy(
     """
     if not str(path).startswith(("ws://", "wss://")):
         file = find_weights(Path(path))
-        if not torch_free.is_torch_free(file):
+        if not is_torch_free(file):
             return open_network(path, source)
         path = file
-    return torch_free.open_policy(path, threads)
+    return open_torch_free(path, threads)
 
 
 def open_network(path: str | Path, source: Source | None = None) -> "ACTPolicy":

@@ -28,7 +28,7 @@ from act_policy.control.events import EventLog
 from act_policy.control.loop import ControlLoop
 from act_policy.control.pacing import Pacer, Punctuality
 from act_policy.control.policies.inference_process import InferenceProcess
-from act_policy.control.policies.open import open_policy
+from act_policy.control.policies.torch_free import open_torch_free
 from act_policy.control.robots.contract import Contract
 from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.control.safety.supervisor import Mode
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    policy = open_policy(options.policy, threads=1)
+    policy = open_torch_free(options.policy, threads=1)
     environment = build_environment(policy.schema, max_steps=options.max_steps)
     executor = ChunkExecutor(policy, options.execute_steps)
     timing = TimingConfig(
@@ -154,7 +154,7 @@ def _compare(options: argparse.Namespace) -> int:
     config = simulated_config(policy.schema, timing)
     inference = None
     if options.real_time:
-        inference = InferenceProcess(partial(open_policy, options.policy, 1))
+        inference = InferenceProcess(partial(open_torch_free, options.policy, 1))
     won, different = [0, 0], 0
     try:
         for seed in range(options.seed, options.seed + options.episodes):

@@ -13,10 +13,10 @@ import numpy as np
 from act_policy.control.action_space import ActionSpace
 from act_policy.control.chunks.blending import Trajectory, blend
 from act_policy.control.chunks.ensembling import average_predictions
-from act_policy.control.chunks.policy import PolicyError, check_chunk
+from act_policy.control.chunks.policy import ChunkSource, PolicyError, check_chunk
 from act_policy.control.config import RobotConfig
 from act_policy.errors import UserError
-from act_policy.types import Observation, Schema
+from act_policy.types import Observation
 
 
 class Answer(NamedTuple):
@@ -28,16 +28,8 @@ class Answer(NamedTuple):
 
 
 @runtime_checkable
-class Inference(Protocol):
+class Inference(ChunkSource, Protocol):
     """A policy that is asked now and answers later: `InferenceProcess`."""
-
-    @property
-    def schema(self) -> Schema:
-        """The schema of the policy."""
-
-    @property
-    def chunk_length(self) -> int:
-        """The k of a chunk (k, a)."""
 
     @property
     def busy(self) -> bool:
@@ -94,8 +86,6 @@ class AsynchronousExecutor:
         # The first chunk begins when it comes, at most max_answer_time after its images.
         greatest = length / self._rate + config.safety.max_answer_time
         self.max_age = min(config.safety.max_action_age or greatest, greatest)
-        self._asked_for: float | None = None  # captured, of the question whose answer counts
-        self._waiting_since: float | None = None
         self.reset()
 
     def reset(self) -> None:
@@ -104,8 +94,8 @@ class AsynchronousExecutor:
         self._ready: Trajectory | None = None  # arrived, waits for the blending to end
         self._before: Trajectory | None = None  # what is being blended out of
         self._switched = 0.0
-        self._asked_for = None
-        self._waiting_since = None
+        self._asked_for: float | None = None  # captured, of the question whose answer counts
+        self._waiting_since: float | None = None
 
     def observe(self, observation: Observation[np.ndarray], captured: float, now: float) -> None:
         """Show what the robot sees; ask the policy if it is free and its turn has come."""
@@ -141,8 +131,7 @@ class AsynchronousExecutor:
         if answer is not None and answer.captured == self._asked_for:
             if answer.chunk is None:
                 raise PolicyError(f"the policy failed: {answer.error}")
-            inference = self._inference
-            chunk = check_chunk(answer.chunk, inference.schema, inference.chunk_length)
+            chunk = check_chunk(answer.chunk, self._inference)
             # The arm rested until the first chunk came: none of its rows is past.
             begin = answer.captured if self._chunks else now
             self._ready = Trajectory(answer.captured, begin, chunk, self._rate)

@@ -73,8 +73,7 @@ class ChunkExecutor:
             try:
                 if isinstance(observation, Mapping):
                     observation = Observation.from_keys(observation)
-                chunk = self.policy.predict_chunk(observation)
-                self._actions = check_chunk(chunk, self.policy.schema, self.policy.chunk_length)
+                self._actions = check_chunk(self.policy.predict_chunk(observation), self.policy)
             except BaseException:
                 # The robot holds for this step, so that earlier chunks are now off by one.
                 self.reset()

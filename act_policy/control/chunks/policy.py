@@ -13,8 +13,8 @@ class PolicyError(UserError):
 
 
 @runtime_checkable
-class ChunkPolicy(Protocol):
-    """Predicts chunks of actions: `ACTPolicy`, `OnnxPolicy`, `RemotePolicy` and others."""
+class ChunkSource(Protocol):
+    """Predicts chunks, at once (`ChunkPolicy`) or later (`asynchronous.Inference`)."""
 
     @property
     def schema(self) -> Schema:
@@ -23,6 +23,11 @@ class ChunkPolicy(Protocol):
     @property
     def chunk_length(self) -> int:
         """The k of a chunk (k, a)."""
+
+
+@runtime_checkable
+class ChunkPolicy(ChunkSource, Protocol):
+    """Predicts chunks of actions: `ACTPolicy`, `OnnxPolicy`, `RemotePolicy` and others."""
 
     @property
     def statistics(self) -> Statistics | None:
@@ -36,18 +41,18 @@ class ChunkPolicy(Protocol):
         """Return the next k actions (k, a), in the schema's units."""
 
 
-def check_chunk(chunk: Any, schema: Schema, chunk_length: int) -> np.ndarray:
+def check_chunk(chunk: Any, source: ChunkSource) -> np.ndarray:
     """Return a copy of a predicted chunk (k, a), or raise PolicyError unless it may reach a motor.
 
     Its shape and type are checked, and that every action is a finite number.
     """
-    expected = (chunk_length, schema.action_size)
+    expected = (source.chunk_length, source.schema.action_size)
     if not isinstance(chunk, np.ndarray) or chunk.dtype.kind != "f" or chunk.shape != expected:
         array = isinstance(chunk, np.ndarray)
         found = f"{chunk.dtype} {chunk.shape}" if array else type(chunk).__name__
         raise PolicyError(f"the policy predicted {found}, expected a chunk of floats {expected}")
     if not (finite := np.isfinite(chunk)).all():
-        names = [schema.action_names[i] for i in np.flatnonzero(~finite.all(axis=0))]
+        names = [source.schema.action_names[i] for i in np.flatnonzero(~finite.all(axis=0))]
         raise PolicyError(
             f"the policy predicted an action that is not a finite number in {', '.join(names)}; "
             "check the checkpoint and the observation"

@@ -10,12 +10,12 @@ from act_policy.control.chunks.asynchronous import AsynchronousExecutor
 from act_policy.control.config import RobotConfig, read_config
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.policies.inference_process import InferenceProcess
-from act_policy.control.policies.open import open_policy
+from act_policy.control.policies.torch_free import open_torch_free
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Robot, load_hook, load_robot
 from act_policy.control.robots.simulated_arm import SimulatedArm
 from act_policy.control.safety.camera_watch import CameraWatch
-from act_policy.errors import UserError
+from act_policy.errors import UserError, writing
 
 SIMULATED = "simulated"
 
@@ -50,7 +50,7 @@ def deploy(policy: str, robot: str, config: str | None) -> Iterator[Deployment]:
     """
     robot_config = RobotConfig() if config is None else read_config(config)
     with ExitStack() as stack:
-        inference = InferenceProcess(partial(open_policy, policy, robot_config.timing.threads))
+        inference = InferenceProcess(partial(open_torch_free, policy, robot_config.timing.threads))
         stack.callback(inference.close)
         schema = inference.schema
         ranges = DemonstratedRanges.from_statistics(schema, inference.statistics)
@@ -76,10 +76,8 @@ def deploy(policy: str, robot: str, config: str | None) -> Iterator[Deployment]:
 
 def open_log(path: str) -> IO[str]:
     """Open a file for lines of JSON; raise UserError where it cannot be written."""
-    try:
+    with writing(f"log {path}"):
         return open(path, "w", encoding="utf-8", buffering=1)
-    except OSError as error:
-        raise UserError(f"log {path}: cannot be written ({error.strerror})") from None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.shared_memory import SharedMemory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +24,6 @@ START_TIME = 120.0
 """Seconds that a policy may take to load."""
 
 
-class _Description(NamedTuple):
-    """The policy's description, which the process sends once the policy is loaded."""
-
-    schema: Schema
-    chunk_length: int
-    statistics: Statistics | None
-    demonstration_seeds: tuple[int, ...]
-
-
 class InferenceProcess:
     """A ChunkPolicy in a process of its own; satisfies `asynchronous.Inference`.
 
@@ -42,6 +33,11 @@ class InferenceProcess:
     Raises:
         UserError: the policy cannot be opened, or its process died (PolicyError).
     """
+
+    schema: Schema
+    chunk_length: int
+    statistics: Statistics | None
+    demonstration_seeds: tuple[int, ...]
 
     def __init__(self, make_policy: Callable[[], ChunkPolicy]):
         context = multiprocessing.get_context("spawn")  # no copy of this process's threads
@@ -55,12 +51,12 @@ class InferenceProcess:
             if not self._pipe.poll(START_TIME):
                 raise UserError(f"the policy was not loaded within {START_TIME:.0f} s")
             description = self._receive()
-            if not isinstance(description, _Description):
+            if isinstance(description, str):
                 raise UserError(description)
             self.schema, self.chunk_length, self.statistics, self.demonstration_seeds = description
-            size = sum(array.nbytes for array in _arrays(self.schema, None).values())
-            self._memory = SharedMemory(create=True, size=size)
-            self._shared = _arrays(self.schema, self._memory)
+            layout = _layout(self.schema)
+            self._memory = SharedMemory(create=True, size=layout.itemsize)
+            self._shared = np.ndarray((), layout, self._memory.buf)
             self._pipe.send(self._memory.name)
         except BaseException:
             self.close()
@@ -71,10 +67,10 @@ class InferenceProcess:
         if self.busy:
             raise RuntimeError("one question at a time: poll until the answer is there")
         for name, image in observation.images.items():
-            self._shared[name][:] = image
-        self._shared["/state"][:] = observation.state
+            self._shared[f"image {name}"] = image
+        self._shared["state"] = observation.state
         if observation.environment_state is not None:
-            self._shared["/environment_state"][:] = observation.environment_state
+            self._shared["environment_state"] = observation.environment_state
         self.busy = True
         with suppress(OSError):  # it died: poll says so
             self._pipe.send(captured)
@@ -102,7 +98,7 @@ class InferenceProcess:
             self._process.kill()
             self._process.join()
         if self._memory is not None:
-            self._shared = {}
+            self._shared = np.empty(())  # a view would keep the memory open
             self._memory.close()
             self._memory.unlink()
             self._memory = None
@@ -120,20 +116,16 @@ class InferenceProcess:
         return f"the policy's process ended {how}"
 
 
-def _arrays(schema: Schema, memory: SharedMemory | None) -> dict[str, np.ndarray]:
-    """An observation's arrays, one after another in the memory; separate ones without it."""
-    shapes: dict[str, tuple[tuple[int, ...], type]] = {
-        # vectors first: they stay aligned
-        "/state": ((schema.state_size,), np.float32),
-        "/environment_state": ((len(schema.environment_state_names),), np.float32),
-        **{c.name: ((c.height, c.width, 3), np.uint8) for c in schema.cameras},
-    }
-    arrays, offset = {}, 0
-    for name, (shape, dtype) in shapes.items():
-        buffer = None if memory is None else memory.buf
-        arrays[name] = np.ndarray(shape, dtype, buffer, offset if buffer is not None else 0)
-        offset += arrays[name].nbytes
-    return arrays
+def _layout(schema: Schema) -> np.dtype[Any]:
+    """An observation in the shared memory."""
+    return np.dtype(
+        [
+            # vectors first: they stay aligned
+            ("state", np.float32, (schema.state_size,)),
+            ("environment_state", np.float32, (len(schema.environment_state_names),)),
+            *((f"image {c.name}", np.uint8, (c.height, c.width, 3)) for c in schema.cameras),
+        ]
+    )
 
 
 def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
@@ -146,14 +138,12 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
         pipe.send(str(error))
         return
     schema = policy.schema
-    pipe.send(
-        _Description(schema, policy.chunk_length, policy.statistics, policy.demonstration_seeds)
-    )
+    pipe.send((schema, policy.chunk_length, policy.statistics, policy.demonstration_seeds))
     try:
         memory = SharedMemory(pipe.recv())
-        shared = _arrays(schema, memory)
-        images = {name: shared[name] for name in schema.camera_names}
-        extra = shared["/environment_state"] if schema.environment_state_names else None
+        shared = np.ndarray((), _layout(schema), memory.buf)
+        images = {name: shared[f"image {name}"] for name in schema.camera_names}
+        extra = shared["environment_state"] if schema.environment_state_names else None
         failed = False
         while True:
             captured = pipe.recv()
@@ -162,7 +152,7 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
                 # again, the operator has resumed.
                 if failed and hasattr(policy, "connect"):
                     policy.connect()
-                chunk = policy.predict_chunk(Observation(images, shared["/state"], extra))
+                chunk = policy.predict_chunk(Observation(images, shared["state"], extra))
                 pipe.send((captured, np.asarray(chunk)))
                 failed = False
             except Exception as error:

@@ -1,7 +1,7 @@
 """Find the policy's inputs in a client's message, and make an observation of them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class ObservationKeys:
             raise UserError(
                 f"observation_keys: {', '.join(twice)} stands for two inputs; give each its own"
             )
-        return ObservationKeys(self.state, self.environment_state, cameras, self.ignore)
+        return replace(self, cameras=cameras)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the server's metadata; `from_dict` is the inverse."""
@@ -101,15 +101,9 @@ class ObservationKeys:
                 f"{_list(wanted)} (missing: {_list(missing)}; not known: {_list(extra)})"
             )
         observation = Observation(
-            {
-                camera.name: _image(values[key], camera, key)
-                for camera in schema.cameras
-                for key in (self.cameras[camera.name],)
-            },
-            _vector(values[self.state], self.state),
-            _vector(values[self.environment_state], self.environment_state)
-            if schema.environment_state_names
-            else None,
+            {c.name: _image(values, self.cameras[c.name], c) for c in schema.cameras},
+            _vector(values, self.state),
+            _vector(values, self.environment_state) if schema.environment_state_names else None,
         )
         schema.check(observation)
         return observation
@@ -140,11 +134,11 @@ def _flatten(message: Any, path: str = "", depth: int = 1) -> dict[str, Any]:
     return flat
 
 
-def _image(value: Any, camera: Camera, key: str) -> np.ndarray:
+def _image(values: Mapping[str, Any], key: str, camera: Camera) -> np.ndarray:
     """The camera's image as uint8 (h, w, 3), made as in training where it has the source's size."""
-    if not isinstance(value, np.ndarray):
-        raise UserError(f"{key}: {type(value).__name__}, expected an image")
-    image = value
+    value = image = values[key]
+    if not isinstance(image, np.ndarray):
+        raise UserError(f"{key}: {type(image).__name__}, expected an image")
     if image.ndim == 3 and image.shape[0] == 3 != image.shape[2]:
         image = image.transpose(1, 2, 0)
     if image.dtype.kind == "f":
@@ -161,16 +155,14 @@ def _image(value: Any, camera: Camera, key: str) -> np.ndarray:
         raise UserError(f"{key}: {value.dtype} {value.shape}; {error}") from None
 
 
-def _vector(value: Any, key: str) -> np.ndarray:
+def _vector(values: Mapping[str, Any], key: str) -> np.ndarray:
     """A row of numbers as float32."""
+    value = values[key]
     if isinstance(value, list) and all(type(item) in (int, float) for item in value):
         value = np.array(value, np.float64)
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "iuf" or value.ndim != 1:
-        found = (
-            f"{value.dtype} {value.shape}"
-            if isinstance(value, np.ndarray)
-            else type(value).__name__
-        )
+        array = isinstance(value, np.ndarray)
+        found = f"{value.dtype} {value.shape}" if array else type(value).__name__
         raise UserError(f"{key}: {found}, expected a row of numbers")
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
         vector: np.ndarray = value.astype(np.float32)

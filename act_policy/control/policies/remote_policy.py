@@ -91,12 +91,7 @@ class RemotePolicy:
             RemotePolicyError: there is no server, it refuses, or serves another policy.
         """
         self._drop("replaced by a new connection")
-        metadata = self._run(self._connect(), "did not answer")
-        try:
-            self._read_metadata(metadata)
-        except RemotePolicyError as error:
-            self._drop(str(error))
-            raise
+        self._read_metadata(self._run(self._connect(), "did not answer"))
 
     def predict_chunk(
         self, observation: Observation[np.ndarray] | Mapping[str, np.ndarray]
@@ -118,7 +113,7 @@ class RemotePolicy:
         reply = self._run(self._exchange(self._connection, message), "gave no chunk")
         chunk = reply.get("actions") if isinstance(reply, dict) else None
         try:
-            return check_chunk(chunk, self.schema, self.chunk_length)
+            return check_chunk(chunk, self)
         except UserError as error:
             raise self._fail(str(error)) from None
 
@@ -226,20 +221,18 @@ class RemotePolicy:
             statistics = Statistics.from_dict(plain) if plain else None
             demonstration_seeds: tuple[int, ...] = tuple(metadata.get("demonstration_seeds", ()))
         except (KeyError, TypeError, ValueError, AttributeError, UserError) as error:
-            raise RemotePolicyError(
-                f"policy server {self.url}: its metadata is not that of scripts/serve_policy.py "
+            raise self._fail(
+                "its metadata is not that of scripts/serve_policy.py "
                 f"({type(error).__name__}: {error})"
             ) from None
         if self.sha256 is not None and sha256 != self.sha256:
-            raise RemotePolicyError(
-                f"policy server {self.url} serves other weights (sha256 {sha256:.12}...) than "
+            raise self._fail(
+                f"serves other weights (sha256 {sha256:.12}...) than "
                 f"expected ({self.sha256:.12}...); serve the right checkpoint, or make a new "
                 "RemotePolicy if this one is meant"
             )
         if self.metadata and (differences := self.schema.differences(schema)):
-            raise RemotePolicyError(
-                f"policy server {self.url} has another schema than before: {'; '.join(differences)}"
-            )
+            raise self._fail(f"has another schema than before: {'; '.join(differences)}")
         self.metadata, self.sha256 = metadata, sha256
         self.schema, self._keys, self.chunk_length = schema, keys, chunk_length
         self.statistics, self.demonstration_seeds = statistics, demonstration_seeds

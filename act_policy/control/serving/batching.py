@@ -129,9 +129,8 @@ class BatchingPredictor:
         return [self._check(chunk, seconds) for chunk in chunks]
 
     def _check(self, chunk: np.ndarray, seconds: float) -> Prediction | Exception:
-        policy = self._policy
         try:
-            return Prediction(check_chunk(chunk, policy.schema, policy.chunk_length), seconds)
+            return Prediction(check_chunk(chunk, self._policy), seconds)
         except UserError as error:
             return error
 

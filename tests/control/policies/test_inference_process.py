@@ -12,7 +12,7 @@ from act_policy import Observation, UserError
 from act_policy.control.chunks.policy import PolicyError
 from act_policy.control.config import RobotConfig
 from act_policy.control.policies.inference_process import InferenceProcess
-from act_policy.control.policies.open import open_policy
+from act_policy.control.policies.torch_free import open_torch_free
 from act_policy.control.robots.contract import Contract
 from act_policy.control.safety.supervisor import Mode
 from tests.control.loop_for_tests import (
@@ -113,9 +113,9 @@ def test_a_policy_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"p\.onnx: no such file"):
         InferenceProcess(refuse)
     with pytest.raises(UserError, match=r"policy p\.ckpt: expected FILE\.onnx or ws://"):
-        open_policy("p.ckpt", threads=1)
+        open_torch_free("p.ckpt", threads=1)
     with pytest.raises(UserError, match="no such file"):
-        InferenceProcess(partial(open_policy, str(tmp_path / "none.onnx"), 1))
+        InferenceProcess(partial(open_torch_free, str(tmp_path / "none.onnx"), 1))
 
 
 def test_killed_in_the_middle_of_an_episode_the_arm_holds_with_the_reason() -> None:

@@ -13,7 +13,7 @@ import pytest
 from act_policy import Observation
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.policies.inference_process import InferenceProcess
-from act_policy.control.policies.open import open_policy
+from act_policy.control.policies.torch_free import open_torch_free
 from act_policy.control.safety.supervisor import Mode
 from tests.control import server_for_tests
 from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Bench, statistics_of
@@ -42,7 +42,7 @@ class Rolling:
 def running(policy: Rolling) -> Iterator[tuple[Bench, Any]]:
     """A bench whose policy is behind a server, in motion; leaving the block ends the server."""
     with server_for_tests.serving(policy) as server:
-        inference = InferenceProcess(partial(open_policy, server.url, 1))
+        inference = InferenceProcess(partial(open_torch_free, server.url, 1))
         bench = Bench()
         bench.loop._executor._inference = inference  # type: ignore[attr-defined]
         bench.operator.key("\n")

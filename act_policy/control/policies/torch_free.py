@@ -8,7 +8,12 @@ from act_policy.control.policies.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
 
 
-def open_policy(spec: str | Path, threads: int | None = 1) -> ChunkPolicy:
+def is_torch_free(spec: str | Path) -> bool:
+    """Whether it is `FILE.onnx` or `ws://HOST:PORT`."""
+    return str(spec).endswith(".onnx") or str(spec).startswith(("ws://", "wss://"))
+
+
+def open_torch_free(spec: str | Path, threads: int | None = 1) -> ChunkPolicy:
     """Open `FILE.onnx`, or a policy server's `ws://HOST:PORT`.
 
     The server's key, where it wants one, is the environment variable ACT_POLICY_API_KEY.
@@ -27,8 +32,3 @@ def open_policy(spec: str | Path, threads: int | None = 1) -> ChunkPolicy:
     from act_policy.control.policies.remote_policy import RemotePolicy  # needs websockets
 
     return RemotePolicy(str(spec), api_key=os.environ.get("ACT_POLICY_API_KEY"))
-
-
-def is_torch_free(spec: str | Path) -> bool:
-    """Whether `open_policy` of this module opens such a policy."""
-    return str(spec).endswith(".onnx") or str(spec).startswith(("ws://", "wss://"))
