@@ -48,10 +48,13 @@ def compute_statistics(
         path = cache / f"statistics-{_hash(dataset, episodes, relative, chunk_length)}.npz"
     fields = _load(path)
     if fields is None:
-        fields = _field(dataset.state, episodes), _field(dataset.action, episodes)
+        state = _measure(lambda: map(dataset.state, episodes))
+        action = _measure(lambda: map(dataset.action, episodes))
         if relative:
-            fields = fields[0], _with_relative(dataset, episodes, relative, chunk_length, fields[1])
-        _keep(path, fields)
+            action = _measure_relative(dataset, episodes, relative, chunk_length, action)
+        fields = state, action
+        if path is not None:
+            _keep(path, fields)
     return Statistics(
         state=fields[0],
         action=fields[1],
@@ -79,22 +82,21 @@ def check_finite(
                 )
 
 
-def _field(
-    values_of: Callable[[int], np.ndarray], episodes: Sequence[int] | np.ndarray
-) -> FieldStatistics:
+def _measure(parts: Callable[[], Iterator[np.ndarray]]) -> FieldStatistics:
+    """Measure all rows of the parts, (rows, n) each, which are made anew for every pass."""
     # Two passes: the deviation from the mean is exact where a sum of squares would cancel.
-    steps = sum(len(values_of(episode)) for episode in episodes)
-    mean = sum(values_of(e).sum(axis=0, dtype=np.float64) for e in episodes) / steps
-    variance = sum(((values_of(e) - mean) ** 2).sum(axis=0) for e in episodes) / steps
+    count = sum(len(part) for part in parts())
+    mean = sum(part.sum(axis=0, dtype=np.float64) for part in parts()) / count
+    variance = sum(((part - mean) ** 2).sum(axis=0) for part in parts()) / count
     return FieldStatistics(
         mean=np.asarray(mean),
         std=np.sqrt(variance),
-        min=np.min([values_of(e).min(axis=0) for e in episodes], axis=0).astype(np.float64),
-        max=np.max([values_of(e).max(axis=0) for e in episodes], axis=0).astype(np.float64),
+        min=np.min([part.min(axis=0) for part in parts()], axis=0).astype(np.float64),
+        max=np.max([part.max(axis=0) for part in parts()], axis=0).astype(np.float64),
     )
 
 
-def _with_relative(
+def _measure_relative(
     dataset: DemonstrationDataset,
     episodes: Sequence[int],
     relative: Sequence[str],
@@ -113,19 +115,10 @@ def _with_relative(
             for ahead in range(min(chunk_length, len(action))):
                 yield action[ahead:] - state[: len(action) - ahead]
 
-    count = sum(len(part) for part in differences())
-    mean = sum(part.sum(axis=0) for part in differences()) / count
-    variance = sum(((part - mean) ** 2).sum(axis=0) for part in differences()) / count
-    measured = {
-        "mean": mean,
-        "std": np.sqrt(variance),
-        "min": np.min([part.min(axis=0) for part in differences()], axis=0),
-        "max": np.max([part.max(axis=0) for part in differences()], axis=0),
-    }
-    result = {name: values.copy() for name, values in absolute._asdict().items()}
-    for name, values in measured.items():
-        result[name][actions] = values
-    return FieldStatistics(**result)
+    merged = FieldStatistics(*(values.copy() for values in absolute))
+    for values, measured in zip(merged, _measure(differences), strict=True):
+        values[actions] = measured
+    return merged
 
 
 def _hash(
@@ -148,7 +141,7 @@ def _hash(
 
 def _load(path: Path | None) -> tuple[FieldStatistics, FieldStatistics] | None:
     """Read the file that `_keep` wrote; None where it is missing or cannot be read."""
-    if path is None or not path.exists():
+    if path is None:
         return None
     try:
         with np.load(path) as kept:
@@ -161,9 +154,7 @@ def _load(path: Path | None) -> tuple[FieldStatistics, FieldStatistics] | None:
     return state, action
 
 
-def _keep(path: Path | None, fields: tuple[FieldStatistics, FieldStatistics]) -> None:
-    if path is None:
-        return
+def _keep(path: Path, fields: tuple[FieldStatistics, FieldStatistics]) -> None:
     content = io.BytesIO()
     np.savez(
         content,
