@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 from tqdm import tqdm
 
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.sim.environment import Variation, scripted_expert
 from act_policy.sim.images import image_sizes

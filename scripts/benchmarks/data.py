@@ -95,7 +95,7 @@ def write_hdf5(source: Path, out: Path) -> None:
     """Write the same demonstrations as ALOHA files with raw images."""
     import numpy as np
 
-    from act_policy.data.aloha.dataset import write_episode
+    from act_policy.data.aloha.episode import write_episode
     from act_policy.data.open import open_dataset
 
     dataset = open_dataset(source)

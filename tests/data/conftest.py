@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.types import Schema
 from tests.data.episodes_for_tests import make_arrays, make_schema
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.open import open_dataset
 from tests.data.episodes_for_tests import make_arrays, make_schema

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from act_policy.cli.entry import run_config
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.open import open_dataset
 from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
 from act_policy.model.policy import ACTPolicy

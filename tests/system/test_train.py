@@ -21,7 +21,7 @@ import yaml
 from PIL import Image
 
 from act_policy import ACTPolicy
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.inspection.evidence import InspectionConfig
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.open import open_dataset

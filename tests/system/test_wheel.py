@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from act_policy.cli.commands import COMMANDS
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.types import Camera, Schema
 from tests.paths import ROOT
 

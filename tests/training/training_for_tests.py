@@ -9,7 +9,7 @@ import lightning
 import numpy as np
 import torch
 
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.loading.samples import Batch
 from act_policy.model.policy import ACTPolicy

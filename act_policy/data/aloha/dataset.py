@@ -12,7 +12,6 @@ import numpy as np
 
 from act_policy.data.aloha.channel_order import doubt_channel_order
 from act_policy.data.aloha.episode import EpisodeFile, decode_jpeg, read_episode, read_vector
-from act_policy.data.aloha.episode import write_episode as write_episode
 from act_policy.data.dataset import (
     Episode,
     UndecodableFrameError,

@@ -22,11 +22,12 @@ from tqdm import tqdm
 from act_policy.data.aloha.episode import write_episode
 from act_policy.data.conversion.check import check_episode
 from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
-from act_policy.data.lerobot.source import Parts, describe, stage, take_apart
+from act_policy.data.lerobot.source import Parts, describe, take_apart
 from act_policy.data.lerobot.staging import (
     LeRobotWriterConfig,
     StagedEpisode,
     read_staged,
+    stage_episode,
     write_staged,
 )
 from act_policy.data.lerobot.writer import assemble
@@ -232,7 +233,7 @@ def _stage_one(
     )
     try:
         if parts is not None:
-            stage(parts, known, staging, config, alive)
+            stage_episode(parts, known, staging, config, alive)
         else:
             _write_hdf5(source, episode, hdf5_path(out, episode), alive)
             write_staged(staging, known)
@@ -312,7 +313,7 @@ def _assemble(
             bar.total = total
             bar.update(done - bar.n)
 
-        about = describe(take_apart(source), config)
+        about = describe(take_apart(source), config.images == "video")
         assemble(out, out / STAGING_FOLDER, episodes, about, config, workers, show)
 
 

@@ -71,34 +71,35 @@ class LeRobotDataset:
     ) -> None:
         self.folder = Path(folder)
         errors = EpisodeErrors(reader.unreadable, wanted)
-        self._metadata = read_metadata(self.folder, errors)
-        self.notes = list(self._metadata.notes)
-        self.schema, self._keys = lerobot_schema(self.folder, self._metadata, reader)
-        rows = read_rows(self._metadata, errors, self.notes)
+        self.metadata = read_metadata(self.folder, errors)
+        self.notes = list(self.metadata.notes)
+        self.schema, self.camera_keys = lerobot_schema(self.folder, self.metadata, reader)
+        rows = read_rows(self.metadata, errors, self.notes)
         self._frames_before: dict[tuple[int, str], int] = {}
         for camera in self.schema.cameras:
             self._check_images(camera, errors)
-        names = {e.number: f"episode_{e.number:06d}" for e in self._metadata.episodes}
+        names = {e.number: f"episode_{e.number:06d}" for e in self.metadata.episodes}
         kept, notes = errors.settle(names)
         self.notes += notes
         self.episode_errors = dict(sorted(errors.by_episode.items()))
-        self.entries: list[EpisodeEntry] = [e for e in self._metadata.episodes if e.number in kept]
+        self.entries: list[EpisodeEntry] = [e for e in self.metadata.episodes if e.number in kept]
         self.episodes: Sequence[Episode] = [
             Episode(names[e.number], e.number, e.length, e.data, e.instruction, e.seed, e.outcome)
             for e in self.entries
         ]
         self.lengths = lengths_of(self.episodes)
-        self.last_index = self._metadata.episodes[-1].number
+        self.last_index = self.metadata.episodes[-1].number
         self._states = [rows[entry.number].state for entry in self.entries]
         shift = reader.action_shift
         self._actions = [shift_actions(rows[e.number].action, shift) for e in self.entries]
         self._timestamps = [rows[entry.number].timestamps for entry in self.entries]
         self._first_rows = [rows[entry.number].first for entry in self.entries]
         self.action_shift = reader.action_shift
-        self._vector_keys = vector_keys(self._metadata)
+        self._vector_keys = vector_keys(self.metadata)
         self.vector_names = tuple(self._vector_keys)
-        read = {*self._keys.values(), *self._vector_keys.values(), STATE_KEY, ACTION_KEY, *COUNTERS}
-        self.left_alone = tuple(key for key in self._metadata.features if key not in read)
+        read = {STATE_KEY, ACTION_KEY, *COUNTERS}
+        read |= {*self.camera_keys.values(), *self._vector_keys.values()}
+        self.left_alone = tuple(key for key in self.metadata.features if key not in read)
         self._vectors: dict[str, tuple[Path, np.ndarray]] = {}  # of one file each
         self._videos: dict[Path, VideoFile] = {}  # open ones, the last one read at the end
         self._columns: dict[str, ImageColumn] = {}
@@ -121,7 +122,7 @@ class LeRobotDataset:
         check_vector_name(self, name)
         path, key = self.episodes[episode].file, self._vector_keys[name]
         if name not in self._vectors or self._vectors[name][0] != path:
-            self._vectors[name] = path, read_vectors(path, key, self._metadata.features[key])
+            self._vectors[name] = path, read_vectors(path, key, self.metadata.features[key])
         first = self._first_rows[episode]
         return self._vectors[name][1][first : first + self.lengths[episode]]
 
@@ -129,7 +130,7 @@ class LeRobotDataset:
         """Return the feature's names; LeRobot stores no units."""
         check_vector_name(self, name)
         info = self.folder / "meta" / "info.json"
-        names = vector_names(info, self._metadata, self._vector_keys[name])
+        names = vector_names(info, self.metadata, self._vector_keys[name])
         return VectorDimensions(names, ("",) * len(names))
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
@@ -157,7 +158,7 @@ class LeRobotDataset:
     def image_file(self, episode: int, camera: str) -> Path:
         """Return the video, or the parquet file of an image column."""
         entry = self.entries[episode]
-        key = self._keys[camera]
+        key = self.camera_keys[camera]
         return entry.videos[key].path if self._is_video(camera) else entry.data
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
@@ -167,7 +168,7 @@ class LeRobotDataset:
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
         """Return the place in the file where the episode begins."""
         if self._is_video(camera):
-            return (self.entries[episode].videos[self._keys[camera]].start,)
+            return (self.entries[episode].videos[self.camera_keys[camera]].start,)
         return (self._first_rows[episode],)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
@@ -178,7 +179,7 @@ class LeRobotDataset:
         if not self._is_video(camera):
             return np.zeros(1, np.int64)
         video = self._video(episode, camera)
-        keys: np.ndarray = video.keys - self._first_frame(video, episode, camera)
+        keys: np.ndarray = video.index.keys - self._first_frame(video, episode, camera)
         keys = keys[(keys >= 0) & (keys < self.lengths[episode])]
         return keys
 
@@ -188,43 +189,31 @@ class LeRobotDataset:
             video.close()
         self._videos, self._columns = {}, {}
 
-    @property
-    def information(self) -> dict[str, Any]:
-        """The content of `info.json`."""
-        return self._metadata.plain
-
-    def feature_key(self, camera: str) -> str:
-        """Return the name of the feature that holds a camera's images."""
-        return self._keys[camera]
-
     def rows(self, episode: int) -> pa.Table:
         """Return every column of an episode except images, as stored."""
-        names = [n for n, feature in self._metadata.features.items() if not feature.is_image]
+        names = [n for n, feature in self.metadata.features.items() if not feature.is_image]
         table = read_columns(self.episodes[episode].file, names).replace_schema_metadata(None)
         return table.slice(self._first_rows[episode], self.lengths[episode])
 
-    def image_rows(self, episode: int, camera: str) -> pa.Array | None:
-        """Return struct(bytes, path) of each step, the encoded images; None for a video."""
+    def encoded_images(self, episode: int, camera: str) -> FrameRange | pa.Array | None:
+        """Return the range of the frames in a video, or struct(bytes, path) of each step.
+
+        None if an image column holds anything else.
+        """
         if self._is_video(camera):
-            return None
-        column = read_columns(self.episodes[episode].file, [self._keys[camera]]).column(0)
+            video = self._video(episode, camera)
+            first = self._first_frame(video, episode, camera)
+            return FrameRange(video.path, first, int(self.lengths[episode]))
+        column = read_columns(self.episodes[episode].file, [self.camera_keys[camera]]).column(0)
         part = column.slice(self._first_rows[episode], self.lengths[episode]).combine_chunks()
         return part if pa.types.is_struct(part.type) else None
 
-    def frame_range(self, episode: int, camera: str) -> FrameRange | None:
-        """Return the range of the camera's frames in its video; None for an image column."""
-        if not self._is_video(camera):
-            return None
-        video = self._video(episode, camera)
-        first = self._first_frame(video, episode, camera)
-        return FrameRange(video.path, first, int(self.lengths[episode]))
-
     def _is_video(self, camera: str) -> bool:
-        return self._metadata.features[self._keys[camera]].dtype == "video"
+        return self.metadata.features[self.camera_keys[camera]].dtype == "video"
 
     def _check_images(self, camera: Camera, errors: EpisodeErrors) -> None:
         """Check without decoding: the files, their lengths and their sizes."""
-        key, entries = self._keys[camera.name], self._metadata.episodes
+        key, entries = self.camera_keys[camera.name], self.metadata.episodes
         if not self._is_video(camera.name):
             for path in dict.fromkeys(entry.data for entry in entries if entry.data.is_file()):
                 try:
@@ -264,7 +253,7 @@ class LeRobotDataset:
         for entry in group:
             self._frames_before[entry.number, camera.name] = frames
             frames += entry.length
-            whole_file = entry.videos[self._keys[camera.name]].start is None
+            whole_file = entry.videos[self.camera_keys[camera.name]].start is None
             if header.frames is not None and frames > header.frames:
                 beyond.append(entry)
         text = f"{path}: {where}: the video has {header.frames} frames, the metadata count {frames}"
@@ -288,28 +277,30 @@ class LeRobotDataset:
         """Find the number of the episode's first frame in the file; check the frames' times."""
         if (known := self._first_frames.get((episode, camera))) is not None:
             return known
-        entry, rate = self.entries[episode], self._metadata.rate
+        entry, rate = self.entries[episode], self.metadata.rate
         before = self._frames_before[entry.number, camera]
-        start = entry.videos[self._keys[camera]].start
+        start = entry.videos[self.camera_keys[camera]].start
         where = f"{video.path}: episode {entry.number}, camera {camera}"
         if start is None:
             first = 0
-            if video.whole and len(video) != entry.length:
+            if video.index.whole and len(video) != entry.length:
                 raise UserError(f"{where}: {len(video)} frames, the metadata say {entry.length}")
-        elif len(video) == 0 or (not video.whole and start > video.times[-1] + TOLERANCE):
+        elif len(video) == 0 or (
+            not video.index.whole and start > video.index.seconds[-1] + TOLERANCE
+        ):
             first = len(video)  # it would begin where the file is cut off
         else:
-            first = int(np.abs(video.times - start).argmin())
-            off = abs(video.times[first] - start)
+            first = int(np.abs(video.index.seconds - start).argmin())
+            off = abs(video.index.seconds[first] - start)
             # Times that were summed up from file to file drift; then the frame count must agree.
             if off > TOLERANCE and not (off < 0.5 / rate and first == before):
                 raise UserError(
                     f"{where}: begins at {start:.4f} s by the metadata, but the nearest frame is "
-                    f"frame {first} at {video.times[first]:.4f} s, and {before} frames belong to "
+                    f"frame {first} at {video.index.seconds[first]:.4f} s, and {before} frames belong to "
                     "the episodes before it"
                 )
-        shown = video.times[first : first + entry.length]
-        if video.whole and len(shown) < entry.length:
+        shown = video.index.seconds[first : first + entry.length]
+        if video.index.whole and len(shown) < entry.length:
             raise UserError(
                 f"{where}: the video has {len(shown)} frames from {start or 0:g} s on, the "
                 f"metadata say {entry.length}"
@@ -328,7 +319,7 @@ class LeRobotDataset:
         path = self.episodes[episode].file
         column = self._columns.get(camera)
         if column is None or column.path != path:
-            self._columns[camera] = column = ImageColumn(path, self._keys[camera])
+            self._columns[camera] = column = ImageColumn(path, self.camera_keys[camera])
         return column
 
     def __getstate__(self) -> dict[str, Any]:

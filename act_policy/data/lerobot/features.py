@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.lerobot.metadata import COUNTERS, open_parquet, read_columns
 from act_policy.errors import UserError
-from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY, Camera
+from act_policy.types import ACTION_KEY, STATE_KEY, Camera
+
+IMAGE_TYPE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def features_of(dataset: DemonstrationDataset) -> dict[str, Any]:
@@ -48,11 +50,6 @@ def image_feature(camera: Camera, as_video: bool) -> dict[str, Any]:
     }
 
 
-def image_key(camera: str) -> str:
-    """Return the feature name of a camera."""
-    return f"{IMAGE_PREFIX}{camera}"
-
-
 def arrow_schema(features: Mapping[str, Any]) -> pa.Schema:
     """Return the columns of the data files."""
     return pa.schema(
@@ -66,7 +63,7 @@ def arrow_schema(features: Mapping[str, Any]) -> pa.Schema:
 
 def _arrow_type(key: str, dtype: str, shape: tuple[int, ...]) -> pa.DataType:
     if dtype == "image":
-        return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+        return IMAGE_TYPE
     if dtype in ("string", "language"):
         return pa.string()
     try:

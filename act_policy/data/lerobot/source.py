@@ -1,25 +1,31 @@
 """The parts of a LeRobotDataset, taken from demonstrations of any format."""
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.lerobot.dataset import LeRobotDataset
-from act_policy.data.lerobot.features import features_of, image_feature, image_key, read_tasks
+from act_policy.data.lerobot.features import features_of, image_feature, read_tasks
 from act_policy.data.lerobot.metadata import COUNTERS
-from act_policy.data.lerobot.staging import (
-    CameraSource,
-    LeRobotWriterConfig,
-    StagedEpisode,
-    stage_episode,
-)
-from act_policy.data.lerobot.writer import Description
-from act_policy.types import ACTION_KEY, STATE_KEY
+from act_policy.data.video.writer import FrameRange
+from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY
+
+
+class Description(NamedTuple):
+    """Description of a dataset as a whole.
+
+    features: of all columns and cameras, as in `info.json`.
+    tasks: the texts to which `task_index` refers.
+    ours: fields that only this project reads, stored under the key `act_policy`.
+    """
+
+    features: dict[str, Any]
+    rate: float
+    robot_type: str | None
+    tasks: list[str]
+    ours: dict[str, Any]
 
 
 class Parts:
@@ -44,11 +50,11 @@ class Parts:
 
     def camera_key(self, camera: str) -> str:
         """Return the name of the feature that holds a camera's images."""
-        return image_key(camera)
+        return f"{IMAGE_PREFIX}{camera}"
 
-    def camera(self, episode: int, name: str) -> CameraSource:
-        """Return the source of the images of one camera and episode."""
-        return CameraSource(partial(_frame, self.dataset, episode, name))
+    def encoded_images(self, episode: int, camera: str) -> FrameRange | pa.Array | None:
+        """Return the encoded images of a camera that may be copied; see `LeRobotDataset`."""
+        return None
 
     def tasks_of(self, episode: int) -> list[str]:
         """Return the texts of one episode."""
@@ -94,7 +100,7 @@ class LeRobotParts(Parts):
             if changed or not own
         ]
         self.tasks = list(dict.fromkeys([*own, *told]))
-        plain = dataset.information
+        plain = dataset.metadata.plain
         self.robot_type = plain.get("robot_type")
         self.has_videos = any(f["dtype"] == "video" for f in plain["features"].values())
 
@@ -102,7 +108,7 @@ class LeRobotParts(Parts):
         """Repeat the dataset's own description of every column except images."""
         features = {
             name: feature
-            for name, feature in self.dataset.information["features"].items()
+            for name, feature in self.dataset.metadata.plain["features"].items()
             if feature["dtype"] not in ("image", "video")
         }
         schema = self.dataset.schema
@@ -112,18 +118,11 @@ class LeRobotParts(Parts):
 
     def camera_key(self, camera: str) -> str:
         """Return the name of the feature that holds a camera's images."""
-        return self.dataset.feature_key(camera)
+        return self.dataset.camera_keys[camera]
 
-    def camera(self, episode: int, name: str) -> CameraSource:
-        """Return the source of the images, encoded ones included."""
-        return (
-            super()
-            .camera(episode, name)
-            ._replace(
-                in_video=self.dataset.frame_range(episode, name),
-                column=self.dataset.image_rows(episode, name),
-            )
-        )
+    def encoded_images(self, episode: int, camera: str) -> FrameRange | pa.Array | None:
+        """Return the range of frames in a video, or the rows of an image column."""
+        return self.dataset.encoded_images(episode, camera)
 
     def tasks_of(self, episode: int) -> list[str]:
         """Return the texts of one episode."""
@@ -149,14 +148,11 @@ def take_apart(dataset: DemonstrationDataset) -> Parts:
     return LeRobotParts(dataset) if isinstance(dataset, LeRobotDataset) else Parts(dataset)
 
 
-def describe(parts: Parts, config: LeRobotWriterConfig) -> Description:
+def describe(parts: Parts, as_video: bool) -> Description:
     """Describe the dataset to be written; a LeRobotDataset's descriptions are kept."""
     schema, features = parts.dataset.schema, parts.features()
-    cameras = {
-        parts.camera_key(camera.name): image_feature(camera, config.images == "video")
-        for camera in schema.cameras
-    }
     counters = {name: features.pop(name) for name in COUNTERS}
+    cameras = {parts.camera_key(c.name): image_feature(c, as_video) for c in schema.cameras}
     ours = {
         "state_units": list(schema.state_units),
         "action_units": list(schema.action_units),
@@ -165,25 +161,6 @@ def describe(parts: Parts, config: LeRobotWriterConfig) -> Description:
     }
     features |= cameras | counters
     return Description(features, schema.rate, parts.robot_type, parts.tasks, ours)
-
-
-def stage(
-    parts: Parts,
-    episode: StagedEpisode,
-    folder: Path,
-    config: LeRobotWriterConfig,
-    alive: Callable[[], None],
-) -> None:
-    """Stage one episode of the source."""
-    number, schema = episode.episode, parts.dataset.schema
-    episode = episode._replace(tasks=parts.tasks_of(number))
-    cameras = {parts.camera_key(name): parts.camera(number, name) for name in schema.camera_names}
-    rows = parts.rows(number)
-    stage_episode(folder, episode, rows, cameras, schema.rate, config, alive)
-
-
-def _frame(source: DemonstrationDataset, episode: int, camera: str, step: int) -> np.ndarray:
-    return source.frame(episode, step, camera)
 
 
 def _to_column(values: np.ndarray) -> pa.Array:

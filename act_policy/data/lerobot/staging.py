@@ -7,7 +7,7 @@
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.lerobot.features import IMAGE_TYPE
+from act_policy.data.lerobot.source import Parts
 from act_policy.data.lerobot.stats import image_histogram, sampled_steps
 from act_policy.data.video.writer import FrameRange, can_be_copied, encode_video
 from act_policy.errors import UserError, check_choice, check_whole_number
@@ -50,19 +53,6 @@ class LeRobotWriterConfig:
                 raise UserError(f"{name}={getattr(self, name)}: expected a size above 0")
 
 
-class CameraSource(NamedTuple):
-    """The source of a camera's images of one episode.
-
-    frame: returns uint8 (h, w, 3) of a step; called in order.
-    in_video: their range in a video whose packets may be copied.
-    column: struct(bytes, path), encoded images that may be copied.
-    """
-
-    frame: Callable[[int], np.ndarray]
-    in_video: FrameRange | None = None
-    column: pa.Array | None = None
-
-
 class StagedEpisode(NamedTuple):
     """Description of a staged episode.
 
@@ -87,59 +77,65 @@ def staged_path(folder: Path, episode: int, end: str) -> Path:
 
 
 def stage_episode(
-    folder: Path,
+    parts: Parts,
     episode: StagedEpisode,
-    rows: pa.Table,
-    cameras: Mapping[str, CameraSource],
-    rate: float,
+    folder: Path,
     config: LeRobotWriterConfig,
-    alive: Callable[[], None] = lambda: None,
+    alive: Callable[[], None],
 ) -> None:
     """Write one episode's parts, its description last.
 
     Args:
+        parts: of the source.
+        episode: its number, length, seed and outcome.
         folder: of all staged episodes.
-        episode: its number, length, tasks, seed and outcome.
-        rows: all columns except images.
-        cameras: by feature key.
-        rate: frames per second.
         config: settings of the videos and images.
         alive: called at each frame.
     """
+    number, schema = episode.episode, parts.dataset.schema
+    rows = parts.rows(number)
     videos: dict[str, FrameRange] = {}
     histograms: dict[str, tuple[np.ndarray, int]] = {}
-    for key, camera in cameras.items():
-        steps, total = sampled_steps(episode.length), np.zeros((3, 256), np.int64)
-
-        def frames(
-            camera: CameraSource = camera, steps: set[int] = steps, total: np.ndarray = total
-        ) -> Iterator[np.ndarray]:
-            for step in range(episode.length):
-                alive()
-                image = camera.frame(step)
-                if step in steps:
-                    total += image_histogram(image)
-                yield image
-
+    for camera in schema.camera_names:
+        key, encoded = parts.camera_key(camera), parts.encoded_images(number, camera)
+        histogram = np.zeros((3, 256), np.int64)
+        frames = _frames(parts.dataset, number, camera, histogram, alive)
         if config.images == "png":
-            column = camera.column
-            if column is None:
-                pngs = [_png(image) for image in frames()]
-                column = pa.array(pngs, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+            if isinstance(encoded, pa.Array):
+                _run_through(frames)
             else:
-                _run_through(frames())
-            rows = rows.append_column(key, column)
-        elif camera.in_video is not None and can_be_copied(camera.in_video):
-            videos[key] = camera.in_video
-            _run_through(frames())
+                encoded = pa.array(list(map(_png, frames)), IMAGE_TYPE)
+            rows = rows.append_column(key, encoded)
+        elif isinstance(encoded, FrameRange) and can_be_copied(encoded):
+            videos[key] = encoded
+            _run_through(frames)
         else:
-            path = staged_path(folder, episode.episode, f"{key}.mp4")
-            count = encode_video(path, frames(), rate, config.codec, config.crf, config.group)
+            path = staged_path(folder, number, f"{key}.mp4")
+            count = encode_video(path, frames, schema.rate, config.codec, config.crf, config.group)
             videos[key] = FrameRange(path, 0, count)
-        histograms[key] = total, len(steps)
-    with atomic_file(staged_path(folder, episode.episode, "parquet")) as file:
+        histograms[key] = histogram, len(sampled_steps(episode.length))
+    with atomic_file(staged_path(folder, number, "parquet")) as file:
         pq.write_table(rows, file)
-    write_staged(folder, episode._replace(videos=videos, histograms=histograms))
+    tasks = parts.tasks_of(number)
+    write_staged(folder, episode._replace(tasks=tasks, videos=videos, histograms=histograms))
+
+
+def _frames(
+    dataset: DemonstrationDataset,
+    episode: int,
+    camera: str,
+    histogram: np.ndarray,
+    alive: Callable[[], None],
+) -> Iterator[np.ndarray]:
+    """Yield each frame of a camera, and add those that LeRobot counts to the histogram."""
+    length = dataset.episodes[episode].length
+    sampled = sampled_steps(length)
+    for step in range(length):
+        alive()
+        image = dataset.frame(episode, step, camera)
+        if step in sampled:
+            histogram += image_histogram(image)
+        yield image
 
 
 def write_staged(folder: Path, episode: StagedEpisode) -> None:

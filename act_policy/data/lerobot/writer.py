@@ -12,7 +12,7 @@ Source of the layout: huggingface/lerobot, `lerobot/datasets`.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,30 +21,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from act_policy.data.lerobot.features import arrow_schema, write_tasks
+from act_policy.data.lerobot.source import Description
 from act_policy.data.lerobot.staging import LeRobotWriterConfig, StagedEpisode, staged_path
 from act_policy.data.lerobot.stats import Summary, summarize_images, summarize_numbers
-from act_policy.data.video.writer import FrameRange, join_videos, read_stream, size_in_bytes
+from act_policy.data.video.writer import (
+    FrameRange,
+    Stream,
+    join_videos,
+    read_stream,
+    size_in_bytes,
+)
 from act_policy.system.atomic import atomic_file
-from act_policy.system.processes import run_jobs
+from act_policy.system.processes import Handler, run_jobs
 
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
-
-
-class Description(NamedTuple):
-    """Description of a dataset as a whole.
-
-    features: of all columns and cameras, as in `info.json`.
-    tasks: the texts to which `task_index` refers.
-    ours: fields that only this project reads, stored under the key `act_policy`.
-    """
-
-    features: dict[str, Any]
-    rate: float
-    robot_type: str | None
-    tasks: list[str]
-    ours: dict[str, Any]
 
 
 class _Place(NamedTuple):
@@ -83,7 +75,7 @@ def assemble(
         workers: number of processes.
         on_file: called with the number of files done and the number of all.
     """
-    starts = np.concatenate([[0], np.cumsum([episode.length for episode in episodes])]).tolist()
+    starts = [0, *accumulate(episode.length for episode in episodes)]
     features = dict(about.features)
     staged = [staged_path(staging, episode.episode, "parquet") for episode in episodes]
     sizes = [path.stat().st_size for path in staged]
@@ -134,22 +126,23 @@ def _rotate(
     return places
 
 
-def _make_file_writer(columns: pa.Schema, rate: float) -> Callable[..., None]:
-    return partial(_write_file, columns, rate)
+def _make_file_writer(columns: pa.Schema, rate: float) -> Handler[_File, None]:
+    def write(file: _File, alive: Callable[[], None]) -> None:
+        if file.frames:
+            join_videos(file.path, file.frames, rate)
+            return
+        with (
+            atomic_file(file.path) as handle,
+            pq.ParquetWriter(handle, columns, compression="snappy") as writer,
+        ):
+            for path, episode, first in file.rows:
+                rows = _counted(pq.read_table(path), episode, first)
+                # the order and the types of the data files
+                ordered = [rows.column(field.name).cast(field.type) for field in columns]
+                writer.write_table(pa.table(ordered, columns), row_group_size=max(1, len(rows)))
+                alive()
 
-
-def _write_file(columns: pa.Schema, rate: float, file: _File, alive: Callable[[], None]) -> None:
-    if file.frames:
-        join_videos(file.path, file.frames, rate)
-        return
-    with (
-        atomic_file(file.path) as handle,
-        pq.ParquetWriter(handle, columns, compression="snappy") as writer,
-    ):
-        for path, episode, first in file.rows:
-            rows = _counted(pq.read_table(path), episode, first)
-            writer.write_table(_as_columns(rows, columns), row_group_size=max(1, len(rows)))
-            alive()
+    return write
 
 
 def _counted(rows: pa.Table, episode: int, first: int) -> pa.Table:
@@ -162,11 +155,6 @@ def _counted(rows: pa.Table, episode: int, first: int) -> pa.Table:
     return rows
 
 
-def _as_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Return the rows in the order and with the types of the data files."""
-    return pa.table([rows.column(field.name).cast(field.type) for field in columns], schema=columns)
-
-
 def _write_metadata(
     folder: Path,
     staged: Sequence[Path],
@@ -176,13 +164,13 @@ def _write_metadata(
     about: Description,
     config: LeRobotWriterConfig,
 ) -> None:
-    place_of = {
-        (key, episode): (place.chunk, place.file)
-        for key, every in places.items()
-        for place in every
-        for episode in place.episodes
-    }
-    seconds = _seconds_in_file(episodes, places, about.rate)
+    place_of: dict[tuple[str, int], tuple[int, int, float]] = {}  # chunk, file, seconds in it
+    for key, every in places.items():
+        for place in every:
+            before = 0
+            for e in place.episodes:
+                place_of[key, e] = place.chunk, place.file, before / about.rate
+                before += episodes[e].length
     values: dict[str, list[np.ndarray]] = {}
     rows: list[dict[str, Any]] = []
     for e, episode in enumerate(episodes):
@@ -201,11 +189,12 @@ def _write_metadata(
             "dataset_to_index": starts[e + 1],
         }
         for key in episode.videos:
+            chunk, file, seconds = place_of[key, e]
             row |= {
-                f"videos/{key}/chunk_index": place_of[key, e][0],
-                f"videos/{key}/file_index": place_of[key, e][1],
-                f"videos/{key}/from_timestamp": seconds[key, e],
-                f"videos/{key}/to_timestamp": seconds[key, e] + episode.length / about.rate,
+                f"videos/{key}/chunk_index": chunk,
+                f"videos/{key}/file_index": file,
+                f"videos/{key}/from_timestamp": seconds,
+                f"videos/{key}/to_timestamp": seconds + episode.length / about.rate,
             }
         if any(other.seed is not None for other in episodes):
             row["seed"] = episode.seed
@@ -214,7 +203,8 @@ def _write_metadata(
         row |= {f"stats/{k}/{name}": v for k, found in stats.items() for name, v in found.items()}
         rows.append(row)
     _write_episode_rows(folder, rows, config)
-    _write(folder / "meta" / "tasks.parquet", lambda file: write_tasks(file, about.tasks))
+    with atomic_file(folder / "meta" / "tasks.parquet") as output:
+        write_tasks(output, about.tasks)
     stats = {key: summarize_numbers(np.concatenate(arrays)) for key, arrays in values.items()}
     for key in episodes[0].histograms:
         found = [episode.histograms[key] for episode in episodes]
@@ -222,20 +212,6 @@ def _write_metadata(
         stats[key] = summarize_images(total, sum(count for _, count in found))
     _write_json(folder / "meta" / "stats.json", stats)
     _write_json(folder / "meta" / "info.json", _info(episodes, about, config))
-
-
-def _seconds_in_file(
-    episodes: Sequence[StagedEpisode], places: Mapping[str, list[_Place]], rate: float
-) -> dict[tuple[str, int], float]:
-    """Return where each episode begins in its video, by key and position in the list."""
-    seconds: dict[tuple[str, int], float] = {}
-    for key, every in places.items():
-        for place in every:
-            before = 0
-            for episode in place.episodes:
-                seconds[key, episode] = before / rate
-                before += episodes[episode].length
-    return seconds
 
 
 def _numbers(rows: pa.Table, features: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -254,18 +230,17 @@ def _numbers(rows: pa.Table, features: Mapping[str, Any]) -> dict[str, np.ndarra
 def _write_episode_rows(
     folder: Path, rows: list[dict[str, Any]], config: LeRobotWriterConfig
 ) -> None:
-    size = pa.Table.from_pylist(rows).nbytes / len(rows)
-    count = max(1, int(config.data_file_mb * 1024**2 / size))
-    edges = [*range(0, len(rows), count), len(rows)]
-    schema = pa.Table.from_pylist(rows).schema
-    for number, (begin, end) in enumerate(pairwise(edges)):
+    table = pa.Table.from_pylist(rows)
+    count = max(1, int(config.data_file_mb * 1024**2 / (table.nbytes / len(rows))))
+    for number, begin in enumerate(range(0, len(rows), count)):
         chunk, file = divmod(number, config.files_per_chunk)
-        where = {"meta/episodes/chunk_index": chunk, "meta/episodes/file_index": file}
-        table = pa.Table.from_pylist(rows[begin:end], schema)
-        for name, value in where.items():
-            table = table.append_column(name, pa.array([value] * len(table), pa.int64()))
+        part = table.slice(begin, count)
+        for name, value in (("chunk", chunk), ("file", file)):
+            column = pa.array([value] * len(part), pa.int64())
+            part = part.append_column(f"meta/episodes/{name}_index", column)
         path = folder / EPISODES_PATH.format(chunk_index=chunk, file_index=file)
-        _write(path, partial(pq.write_table, table))
+        with atomic_file(path) as output:
+            pq.write_table(part, output)
 
 
 def _info(
@@ -290,7 +265,7 @@ def _info(
     }
 
 
-def _video_info(stream: Any, rate: float) -> dict[str, Any]:
+def _video_info(stream: Stream, rate: float) -> dict[str, Any]:
     codec = {"libdav1d": "av1", "libaom-av1": "av1"}.get(stream.codec, stream.codec)
     return {
         "video.height": stream.height,
@@ -308,10 +283,6 @@ def _plain(number: int | float) -> int | float:
     return int(number) if number == int(number) else number
 
 
-def _write(path: Path, write: Callable[[Any], Any]) -> None:
-    with atomic_file(path) as file:
-        write(file)
-
-
 def _write_json(path: Path, content: Summary | dict[str, Any]) -> None:
-    _write(path, lambda file: file.write(json.dumps(content, indent=4).encode()))
+    with atomic_file(path) as file:
+        file.write(json.dumps(content, indent=4).encode())

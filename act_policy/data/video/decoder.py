@@ -52,40 +52,25 @@ class VideoFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._index = read_index(path)
+        self.index = read_index(path)
         self._container = open_video(path)
         self._stream = self._container.streams.video[0]
         self._broken = np.zeros(len(self), bool)
         self._frames: Iterator[tuple[int, Any]] = iter(())
         self._at = -2  # number of the frame decoded last; -1 would be before the first
 
-    @property
-    def whole(self) -> bool:
-        """False where the file ends before all the frames that its header counts."""
-        return self._index.whole
-
-    @property
-    def keys(self) -> np.ndarray:
-        """int64, ascending numbers of the key frames."""
-        return self._index.keys
-
-    @property
-    def times(self) -> np.ndarray:
-        """float64 (frames,), seconds at which each frame is shown, ascending."""
-        return self._index.seconds
-
     def __len__(self) -> int:
-        return len(self._index.pts)
+        return len(self.index.pts)
 
     def frame(self, number: int) -> np.ndarray:
         """uint8 (h, w, 3) RGB of one frame; raises BrokenFrameError."""
         if number >= len(self):
             raise BrokenFrameError(f"the video ends after {len(self)} frames")
-        group = int(np.searchsorted(self.keys, number, side="right")) - 1
+        group = int(np.searchsorted(self.index.keys, number, side="right")) - 1
         if group < 0:
             raise BrokenFrameError("no key frame comes before it")
-        if not self._broken[number] and not self.keys[group] - 1 <= self._at < number:
-            self._frames = self._decode(int(self.keys[group]))
+        if not self._broken[number] and not self.index.keys[group] - 1 <= self._at < number:
+            self._frames = self._decode(int(self.index.keys[group]))
         while not self._broken[number]:
             try:
                 self._at, frame = next(self._frames, (-2, None))
@@ -93,7 +78,7 @@ class VideoFile:
                 self._at = -2
                 raise BrokenFrameError(f"the file cannot be read: {error}") from None
             if frame is None or self._at > number:
-                self._mark_broken(int(self._index.places[number]))
+                self._mark_broken(int(self.index.places[number]))
             elif self._at == number and not self._broken[number]:
                 pixels: np.ndarray = frame.to_ndarray(format="rgb24")
                 return pixels
@@ -106,11 +91,11 @@ class VideoFile:
 
     def _decode(self, key: int) -> Iterator[tuple[int, Any]]:
         """Decode from a key frame on, as (number, frame) in the order of showing."""
-        wanted = int(self._index.places[key])
-        self._container.seek(int(self._index.dts[wanted]), stream=self._stream)
+        wanted = int(self.index.places[key])
+        self._container.seek(int(self.index.dts[wanted]), stream=self._stream)
         packets = self._container.demux(self._stream)
         first = next(packets)
-        if first.pts is None or self._index.place_of(first.pts) > wanted:
+        if first.pts is None or self.index.place_of(first.pts) > wanted:
             # The container's own index led too far: start from the beginning, only slower.
             self._container.close()
             self._container = open_video(self.path)
@@ -122,22 +107,22 @@ class VideoFile:
             try:
                 frames = packet.decode()
             except av.error.FFmpegError:
-                if self._index.number_of(packet.pts) >= 0:
-                    self._mark_broken(self._index.place_of(packet.pts))
+                if self.index.number_of(packet.pts) >= 0:
+                    self._mark_broken(self.index.place_of(packet.pts))
                 continue
             for frame in frames:
-                number = self._index.number_of(frame.pts)
+                number = self.index.number_of(frame.pts)
                 if number < expected:
                     continue  # shown before the key frame, though decoded after it
                 for missing in range(expected, number):
-                    self._mark_broken(int(self._index.places[missing]))
+                    self._mark_broken(int(self.index.places[missing]))
                 if frame.is_corrupt:
-                    self._mark_broken(int(self._index.places[number]))
+                    self._mark_broken(int(self.index.places[number]))
                 expected = number + 1
                 yield number, frame
 
     def _mark_broken(self, place: int) -> None:
-        places = self._index.places
-        later_keys = self.keys[places[self.keys] > place]
+        places = self.index.places
+        later_keys = self.index.keys[places[self.index.keys] > place]
         end = later_keys[0] if len(later_keys) else len(self)
         self._broken[:end] |= places[:end] >= place

@@ -16,7 +16,7 @@ ENCODERS = {"av1": "libsvtav1", "h264": "libx264", "hevc": "libx265"}
 _OPTIONS = {
     "libsvtav1": {"preset": "12"},
     # Without B-frames the order of decoding is that of showing.
-    "libx264": {"preset": "veryfast", "bf": "0"},
+    "libx264": {"preset": "veryfast", "bf": "0", "threads": "1"},  # files are made in parallel
     "libx265": {"preset": "veryfast", "x265-params": "bframes=0:log-level=error"},
 }
 

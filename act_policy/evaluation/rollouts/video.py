@@ -1,15 +1,14 @@
 """Videos and film strips of episodes, made by carrying out their recorded actions once more."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import av
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from act_policy.data.video.writer import encode_video
 from act_policy.evaluation.rollouts.moments import Sizes, carry_out, film_sizes
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
 from act_policy.system.atomic import atomic_file
@@ -21,25 +20,6 @@ FRAME_RATE = 30.0
 
 GAP = 8
 """White pixels between two frames of a film strip."""
-
-
-def write_video(path: Path, frames: Iterable[UInt8[np.ndarray, "h w 3"]], rate: float) -> None:
-    """Write RGB frames of even height and width as an mp4 that every browser plays.
-
-    The file appears under its name only when it is complete.
-    """
-    options = {"movflags": "+faststart"}  # for which the muxer wants a file's name
-    with atomic_file(path) as file, av.open(str(file.name), "w", "mp4", options) as container:
-        stream = container.add_stream(
-            "libx264", rate=Fraction(rate).limit_denominator(1000), options={"crf": "20"}
-        )
-        stream.pix_fmt = "yuv420p"  # the only layout that all browsers decode
-        stream.codec_context.thread_count = 1
-        for index, image in enumerate(frames):
-            if index == 0:
-                stream.height, stream.width = image.shape[:2]
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
-        container.mux(stream.encode(None))
 
 
 def write_film_strip(
@@ -99,7 +79,7 @@ def _recorder(
     def handle(episode: EpisodeResult, alive: Callable[[], None]) -> Path:
         path = folder / f"seed_{episode.seed}_{episode.outcome}.mp4"
         frames = list(replay_frames(environment, episode, list(sizes), stride, alive))
-        write_video(path, frames, schema.rate / stride)
+        encode_video(path, frames, schema.rate / stride, "h264", crf=20, group=250)
         write_film_strip(path.with_suffix(".png"), frames)
         return path
 

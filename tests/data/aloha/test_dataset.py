@@ -8,7 +8,8 @@ import h5py
 import numpy as np
 import pytest
 
-from act_policy.data.aloha.dataset import AlohaHDF5Dataset, write_episode
+from act_policy.data.aloha.dataset import AlohaHDF5Dataset
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.dataset import Episode, UndecodableFrameError
 from act_policy.data.frames.store import FrameStore
 from act_policy.data.open import open_dataset

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
 from act_policy.system.atomic import atomic_file, remove_partial_files
@@ -18,7 +18,7 @@ from tests.data.episodes_for_tests import make_arrays, make_schema
 WRITER = """
 import sys
 import numpy as np
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.types import Camera, Schema
 
 schema = Schema((Camera("top", 64, 64),), ("x",), ("m",), ("x",), ("m",), 10.0)

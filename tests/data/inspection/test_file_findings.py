@@ -5,7 +5,7 @@ import json
 import h5py
 import pytest
 
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.inspection.file_findings import open_readable
 from act_policy.data.inspection.finding import Kind, Verdict
 from act_policy.data.open import open_dataset

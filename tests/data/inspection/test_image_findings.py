@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.inspection.camera_looks import look, spread
 from act_policy.data.inspection.evidence import Evidence, InspectionConfig
 from act_policy.data.inspection.finding import Kind, Verdict

@@ -199,7 +199,7 @@ def test_the_cache_depends_on_the_metadata(tmp_path):
 def test_a_video_with_a_wrong_index_is_read_from_the_start(tmp_path):
     encode(tmp_path / "a.mp4", range(40))
     video = VideoFile(tmp_path / "a.mp4")
-    video._index = video._index._replace(dts=np.repeat(video._index.dts[-1], 40))
+    video.index = video.index._replace(dts=np.repeat(video.index.dts[-1], 40))
     assert [number_of(video.frame(n)) for n in (25, 3, 4, 39)] == [25, 3, 4, 39]
     video.close()
 

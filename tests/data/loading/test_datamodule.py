@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.loading.loader import EpochOrder
 from act_policy.errors import UserError

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from tests.data.episodes_for_tests import make_arrays, make_schema
 from tests.data.lerobot_for_tests import write_lerobot
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.dataset import DatasetWarning, DemonstrationDataset
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.open import open_dataset

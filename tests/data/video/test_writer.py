@@ -29,7 +29,7 @@ def test_joined_videos_have_every_original_frame(tmp_path, codec, options):
         expected += decode_all(path)
     join_videos(tmp_path / "all.mp4", parts, 10.0)
     video = VideoFile(tmp_path / "all.mp4")
-    np.testing.assert_allclose(video.times, np.arange(24) / 10, atol=1e-9)
+    np.testing.assert_allclose(video.index.seconds, np.arange(24) / 10, atol=1e-9)
     for number, frame in enumerate(expected):
         np.testing.assert_array_equal(video.frame(number), frame)
     video.close()
@@ -67,7 +67,7 @@ def test_encoded_frames_are_read_by_number(tmp_path, codec):
     assert encode_video(path, map(numbered_frame, range(30, 41)), 12.5, codec, group=5) == 11
     video = VideoFile(path)
     assert [number_of(video.frame(n)) for n in (10, 0, 5, 6)] == [40, 30, 35, 36]
-    np.testing.assert_allclose(video.times, np.arange(11) / 12.5, atol=1e-9)
+    np.testing.assert_allclose(video.index.seconds, np.arange(11) / 12.5, atol=1e-9)
     video.close()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from act_policy import Observation, UserError
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.open import open_dataset
 from act_policy.evaluation.open_loop.baselines import HoldStill, NearestDemonstration, Pool

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from act_policy import UserError
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.selection.demonstrations import RunReading
 from act_policy.evaluation.open_loop.run_data import RunData, open_run_data, scored_data
 from act_policy.types import Camera, Schema

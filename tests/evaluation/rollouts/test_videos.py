@@ -8,12 +8,12 @@ import pytest
 from PIL import Image
 
 from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.data.video.writer import encode_video
 from act_policy.evaluation.rollouts.run import EpisodeResult, run_episode
 from act_policy.evaluation.rollouts.video import (
     GAP,
     replay_frames,
     write_episode_videos,
-    write_video,
 )
 from act_policy.system.processes import WorkerError
 from tests.evaluation.evaluation_for_tests import SCHEMA, SeeingPolicy, build
@@ -32,7 +32,7 @@ def roll_out(seed: int) -> EpisodeResult:
 def test_a_written_video_decodes_to_its_images(tmp_path: Path) -> None:
     red, blue = np.zeros((2, 64, 48, 3), np.uint8)
     red[..., 0], blue[..., 2] = 255, 255
-    write_video(tmp_path / "x.mp4", [red] * 5 + [blue] * 5, rate=80 / 3)
+    encode_video(tmp_path / "x.mp4", [red] * 5 + [blue] * 5, 80 / 3, "h264")
     stream, frames = decode(tmp_path / "x.mp4")
     assert stream.codec_context.name == "h264"
     assert stream.pix_fmt == "yuv420p"
@@ -53,7 +53,7 @@ def test_nothing_half_written_is_left(tmp_path: Path) -> None:
 
     (tmp_path / "x.mp4").write_bytes(b"the earlier one")
     with pytest.raises(RuntimeError, match="renderer broke"):
-        write_video(tmp_path / "x.mp4", frames(), rate=30.0)  # type: ignore[arg-type]
+        encode_video(tmp_path / "x.mp4", frames(), 30.0, "h264")  # type: ignore[arg-type]
     assert (tmp_path / "x.mp4").read_bytes() == b"the earlier one"
     assert len(list(tmp_path.iterdir())) == 1
 

@@ -13,7 +13,7 @@ from PIL import Image
 from act_policy import ACTPolicy, Observation, UserError
 from act_policy.checkpoints.bundle import to_checkpoint
 from act_policy.cli import evaluate as evaluate_command
-from act_policy.data.aloha.dataset import write_episode
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.open import open_dataset
 from act_policy.data.statistics import compute_statistics
 from act_policy.evaluation.evaluate import EvaluationConfig, evaluate
