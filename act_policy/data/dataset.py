@@ -86,6 +86,7 @@ class DemonstrationDataset(Protocol):
 
     def timestamps(self, episode: int) -> np.ndarray | None:
         """Return float64 (T,), each step's time of recording in s; None if the files lack it."""
+        return None
 
     def vector(self, episode: int, name: str) -> np.ndarray:
         """Return one of `vector_names`, float32 (T, n); read from the file at each call.
@@ -105,9 +106,11 @@ class DemonstrationDataset(Protocol):
 
     def image_file(self, episode: int, camera: str) -> Path:
         """Return the file that holds the camera's frames; several episodes may share one."""
+        return self.episodes[episode].file
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
         """Return int64 (T,), offsets of the raw frames in the image file; None if encoded."""
+        return None
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
         """Return all that the decoded frames depend on except the image file's bytes."""
@@ -117,6 +120,7 @@ class DemonstrationDataset(Protocol):
 
         To read a frame between two of them, the frames since the earlier one must be decoded.
         """
+        return None
 
     def close(self) -> None:
         """Close the files opened to read frames; the next frame opens them again."""
@@ -143,6 +147,16 @@ def check_vector_name(dataset: DemonstrationDataset, name: str) -> None:
             f"{dataset.folder}: no vector {name} that every episode has; "
             f"found {', '.join(dataset.vector_names) or 'none'}"
         )
+
+
+def check_frame(
+    dataset: DemonstrationDataset, camera: str, frame: np.ndarray, where: str
+) -> np.ndarray:
+    """Return a frame; raise UndecodableFrameError unless it is as large as the schema says."""
+    expected = next(c for c in dataset.schema.cameras if c.name == camera)
+    if frame.shape != (shape := (expected.height, expected.width, 3)):
+        raise UndecodableFrameError(f"{where} has shape {frame.shape}, expected {shape}")
+    return frame
 
 
 def check_step(dataset: DemonstrationDataset, episode: int, step: int) -> None:

@@ -1,8 +1,7 @@
 """Names, units and rate of demonstrations whose files do not store them."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +62,9 @@ def read_schema(source: SchemaSource, cameras: Sequence[Camera]) -> Schema:
 def check_described(
     schema: Schema, path: Path, sizes: tuple[int, int], cameras: Mapping[str, Camera]
 ) -> None:
-    """Raise UserError unless a description fits a file's contents.
+    """Raise UserError unless the schema fits a file's sizes of state and action and its cameras.
 
-    Args:
-        schema: the description.
-        path: the file.
-        sizes: its numbers of state and action dimensions.
-        cameras: its cameras by name; there may be more than the description lists.
+    The file may have more cameras than the schema lists.
     """
     if (schema.state_size, schema.action_size) != sizes:
         raise UserError(
@@ -97,9 +92,13 @@ def aloha_schema(cameras: Sequence[Camera], action_size: int = 14) -> Schema:
     )
 
 
-def with_cameras(schema: Schema, cameras: Sequence[Camera]) -> Schema:
-    """Return the same schema with some of its cameras, in the given order."""
-    return replace(schema, cameras=tuple(cameras))
+def choose_cameras(
+    wanted: Iterable[str] | None, described: Schema | None, found: Iterable[str]
+) -> list[str]:
+    """Return the names of the cameras wanted, else of those described, else of all found."""
+    if wanted is None and described is not None:
+        wanted = described.camera_names
+    return list(found if wanted is None else wanted)
 
 
 def shift_actions(actions: np.ndarray, steps: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import numpy as np
 from act_policy.data.aloha.channel_order import doubt_channel_order
 from act_policy.data.aloha.episode import EpisodeFile, decode_jpeg, read_episode, read_vector
 from act_policy.data.dataset import (
+    DemonstrationDataset,
     Episode,
     UndecodableFrameError,
     VectorDimensions,
+    check_frame,
     check_step,
     check_vector_name,
     lengths_of,
@@ -28,9 +31,9 @@ from act_policy.data.schemas import (
     HOW_TO_DESCRIBE,
     aloha_schema,
     check_described,
+    choose_cameras,
     read_schema,
     shift_actions,
-    with_cameras,
 )
 from act_policy.errors import UserError
 from act_policy.types import Camera, Schema
@@ -41,7 +44,7 @@ LEAVE_OUT = (
 )
 
 
-class AlohaHDF5Dataset:
+class AlohaHDF5Dataset(DemonstrationDataset):
     """A folder of ALOHA episodes, in the natural order of their file names.
 
     Every file is checked when the folder is opened: structure, lengths, cameras, sizes. States
@@ -80,65 +83,59 @@ class AlohaHDF5Dataset:
                 found[index] = read_episode(path, reader.jpeg_order)
             except UserError as error:
                 errors.add(index, error)
-        names = [path.name for path in paths]
-        kept, self.notes = errors.settle(dict(zip(indices, names, strict=True)))
+        names = {index: path.name for index, path in zip(indices, paths, strict=True)}
+        kept, self.notes = errors.settle(names)
         self.last_index = indices[-1]
-        episodes = [found[index] for index in kept]
+        self._files = [
+            found[index]._replace(action=shift_actions(found[index].action, reader.action_shift))
+            for index in kept
+        ]
         self.episodes: Sequence[Episode] = [
             Episode(e.path.name, index, len(e.state), e.path, e.instruction, e.seed, e.success)
-            for index, e in zip(kept, episodes, strict=True)
+            for index, e in zip(kept, self._files, strict=True)
         ]
         self.lengths = lengths_of(self.episodes)
-        self._states = [episode.state for episode in episodes]
-        self._actions = [shift_actions(episode.action, reader.action_shift) for episode in episodes]
-        self.schema = _common_schema(episodes, reader)
-        self._vectors = [episode.vectors for episode in episodes]
+        self.schema = _common_schema(self._files, reader)
+        vectors = [episode.vectors for episode in self._files]
         self.vector_names = tuple(
             name
-            for name, field in self._vectors[0].items()
-            if all(name in every and every[name].size == field.size for every in self._vectors)
+            for name, field in vectors[0].items()
+            if all(name in every and every[name].size == field.size for every in vectors)
         )
-        self.left_alone = tuple(sorted({name for e in episodes for name in e.left_alone}))
-        if doubt := self._doubt_colours(episodes):
+        self.left_alone = tuple(sorted({name for e in self._files for name in e.left_alone}))
+        if doubt := self._doubt_colours():
             self.notes.append(f"{self.folder}: {doubt}")
 
-    def _doubt_colours(self, episodes: Sequence[EpisodeFile]) -> str:
+    def _doubt_colours(self) -> str:
         """Say why the channel order may be wrong, judging by a few compressed images."""
         images = []
-        some = np.unique(np.linspace(0, len(episodes) - 1, 4).astype(int)).tolist()
+        some = np.unique(np.linspace(0, len(self._files) - 1, 4).astype(int)).tolist()
         for episode, camera in product(some, self.schema.camera_names):
             if self._images(episode, camera).ndim == 2:
                 step = int(self.lengths[episode]) // 2
                 with suppress(UndecodableFrameError):  # reported when the frame is read
                     images.append(self.frame(episode, step, camera))
         self.close()
-        if not images:
-            return ""
-        return doubt_channel_order(
-            images, self._jpeg_order, any(episode.is_act_plus_plus for episode in episodes)
-        )
+        is_act_plus_plus = any(episode.is_act_plus_plus for episode in self._files)
+        return doubt_channel_order(images, self._jpeg_order, is_act_plus_plus) if images else ""
 
     def state(self, episode: int) -> np.ndarray:
         """Return float32 (T, s) in the schema's units."""
-        return self._states[episode]
+        return self._files[episode].state
 
     def action(self, episode: int) -> np.ndarray:
         """Return float32 (T, a) in the schema's units."""
-        return self._actions[episode]
-
-    def timestamps(self, episode: int) -> np.ndarray | None:
-        """Return None: the format has no timestamps."""
-        return None
+        return self._files[episode].action
 
     def vector(self, episode: int, name: str) -> np.ndarray:
         """Return one of `vector_names`, float32 (T, n)."""
         check_vector_name(self, name)
-        return read_vector(self.episodes[episode].file, self._vectors[episode][name])
+        return read_vector(self.episodes[episode].file, self._files[episode].vectors[name])
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
         """Return the joints' names and derived units if the vector has one value per joint."""
         check_vector_name(self, name)
-        size = self._vectors[0][name].size
+        size = self._files[0].vectors[name].size
         if size != self.schema.state_size:
             return VectorDimensions(tuple(f"{name}_{i}" for i in range(size)), ("",) * size)
         units = self.schema.state_units if name == "velocity" else ("",) * size
@@ -147,23 +144,14 @@ class AlohaHDF5Dataset:
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """Return uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
         check_step(self, episode, step)
+        where = f"{self.episodes[episode].file}: camera {camera}, step {step}"
         try:
             stored = self._images(episode, camera)[step]
         except Exception as error:  # a damaged file makes h5py raise almost anything
-            raise UndecodableFrameError(
-                f"{self.episodes[episode].file}: camera {camera}, step {step} cannot be read "
-                f"({error})"
-            ) from None
+            raise UndecodableFrameError(f"{where} cannot be read ({error})") from None
         if stored.ndim == 1:
-            where = f"{self.episodes[episode].file}: camera {camera}, step {step}"
             stored = decode_jpeg(stored, self._jpeg_order, where)
-        expected = next(c for c in self.schema.cameras if c.name == camera)
-        if stored.shape != (expected.height, expected.width, 3):
-            raise UndecodableFrameError(
-                f"{self.episodes[episode].file}: camera {camera}, step {step} has shape "
-                f"{stored.shape}, expected {(expected.height, expected.width, 3)}"
-            )
-        return np.asarray(stored)
+        return check_frame(self, camera, np.asarray(stored), where)
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
         """Return int64 (T,), offsets of the raw frames in the image file; None if encoded."""
@@ -190,17 +178,9 @@ class AlohaHDF5Dataset:
         # A chunk that was never written has no offset.
         return None if (offsets < 0).any() or (offsets > end).any() else offsets
 
-    def image_file(self, episode: int, camera: str) -> Path:
-        """Return the episode's only file."""
-        return self.episodes[episode].file
-
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
         """Return all that the decoded frames depend on except the file's bytes."""
         return ("jpeg_order", self._jpeg_order)
-
-    def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
-        """Return None: every frame is stored on its own."""
-        return None
 
     def close(self) -> None:
         """Close the file opened to read frames."""
@@ -261,13 +241,8 @@ def _common_schema(episodes: Sequence[EpisodeFile], reader: ReaderConfig) -> Sch
                 )
     else:
         stored = read_schema(reader.schema, list(first.cameras.values()))
-    if reader.cameras is not None:
-        names = list(reader.cameras)
-    elif stored is not None:
-        names = list(stored.camera_names)
-    else:
-        names = list(dict.fromkeys(name for episode in episodes for name in episode.cameras))
-    cameras = _common_cameras(episodes, names)
+    every = dict.fromkeys(name for episode in episodes for name in episode.cameras)
+    cameras = _common_cameras(episodes, choose_cameras(reader.cameras, stored, every))
     sizes = first.state.shape[1], first.action.shape[1]
     for episode in episodes:
         if (found := (episode.state.shape[1], episode.action.shape[1])) != sizes:
@@ -277,7 +252,7 @@ def _common_schema(episodes: Sequence[EpisodeFile], reader: ReaderConfig) -> Sch
             )
     if stored is not None:
         check_described(stored, first.path, sizes, first.cameras)
-        return with_cameras(stored, cameras)
+        return replace(stored, cameras=tuple(cameras))
     aloha = len(ALOHA_NAMES)
     if sizes in ((aloha, aloha), (aloha, aloha + len(BASE_NAMES))):
         return aloha_schema(cameras, sizes[1])

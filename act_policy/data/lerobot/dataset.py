@@ -13,9 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from act_policy.data.dataset import (
+    DemonstrationDataset,
     Episode,
     UndecodableFrameError,
     VectorDimensions,
+    check_frame,
     check_step,
     check_vector_name,
     lengths_of,
@@ -45,7 +47,7 @@ OPEN_VIDEOS = 8
 HOW_TO_SKIP = "Copy the file again, or drop such frames with data.undecodable=skip."
 
 
-class LeRobotDataset:
+class LeRobotDataset(DemonstrationDataset):
     """A LeRobotDataset in a folder.
 
     Everything except the images is checked when the folder is opened; states and actions are then
@@ -89,12 +91,11 @@ class LeRobotDataset:
         ]
         self.lengths = lengths_of(self.episodes)
         self.last_index = self.metadata.episodes[-1].number
-        self._states = [rows[entry.number].state for entry in self.entries]
-        shift = reader.action_shift
-        self._actions = [shift_actions(rows[e.number].action, shift) for e in self.entries]
-        self._timestamps = [rows[entry.number].timestamps for entry in self.entries]
-        self._first_rows = [rows[entry.number].first for entry in self.entries]
         self.action_shift = reader.action_shift
+        self._rows = [
+            part._replace(action=shift_actions(part.action, self.action_shift))
+            for part in (rows[entry.number] for entry in self.entries)
+        ]
         self._vector_keys = vector_keys(self.metadata)
         self.vector_names = tuple(self._vector_keys)
         read = {STATE_KEY, ACTION_KEY, *COUNTERS}
@@ -107,15 +108,15 @@ class LeRobotDataset:
 
     def state(self, episode: int) -> np.ndarray:
         """Return float32 (T, s)."""
-        return self._states[episode]
+        return self._rows[episode].state
 
     def action(self, episode: int) -> np.ndarray:
         """Return float32 (T, a)."""
-        return self._actions[episode]
+        return self._rows[episode].action
 
     def timestamps(self, episode: int) -> np.ndarray | None:
         """Return the column `timestamp`, float64 (T,), in seconds."""
-        return self._timestamps[episode].astype(np.float64)
+        return self._rows[episode].timestamps.astype(np.float64)
 
     def vector(self, episode: int, name: str) -> np.ndarray:
         """Return the feature `observation.{name}`, float32 (T, n)."""
@@ -123,7 +124,7 @@ class LeRobotDataset:
         path, key = self.episodes[episode].file, self._vector_keys[name]
         if name not in self._vectors or self._vectors[name][0] != path:
             self._vectors[name] = path, read_vectors(path, key, self.metadata.features[key])
-        first = self._first_rows[episode]
+        first = self._rows[episode].first
         return self._vectors[name][1][first : first + self.lengths[episode]]
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
@@ -136,24 +137,21 @@ class LeRobotDataset:
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """Return uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
         check_step(self, episode, step)
-        expected = next(c for c in self.schema.cameras if c.name == camera)
-        place = f"episode {self.entries[episode].number}, camera {camera}, frame {step}"
-        where = f"{self.image_file(episode, camera)}: {place}"
+        where = (
+            f"{self.image_file(episode, camera)}: episode {self.entries[episode].number}, "
+            f"camera {camera}, frame {step}"
+        )
         try:
             if self._is_video(camera):
                 video = self._video(episode, camera)
                 frame = video.frame(self._first_frame(video, episode, camera) + step)
             else:
-                frame = self._column(episode, camera).frame(self._first_rows[episode] + step)
+                frame = self._column(episode, camera).frame(self._rows[episode].first + step)
         except BrokenFrameError as error:
             raise UndecodableFrameError(
                 f"{where} cannot be decoded ({error}). {HOW_TO_SKIP}"
             ) from None
-        if frame.shape != (expected.height, expected.width, 3):
-            raise UndecodableFrameError(
-                f"{where} has shape {frame.shape}, expected {(expected.height, expected.width, 3)}"
-            )
-        return frame
+        return check_frame(self, camera, frame, where)
 
     def image_file(self, episode: int, camera: str) -> Path:
         """Return the video, or the parquet file of an image column."""
@@ -161,15 +159,11 @@ class LeRobotDataset:
         key = self.camera_keys[camera]
         return entry.videos[key].path if self._is_video(camera) else entry.data
 
-    def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
-        """Return None: every frame is encoded."""
-        return None
-
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
         """Return the place in the file where the episode begins."""
         if self._is_video(camera):
             return (self.entries[episode].videos[self.camera_keys[camera]].start,)
-        return (self._first_rows[episode],)
+        return (self._rows[episode].first,)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
         """Return int64, the steps of key frames; only the first for images in a column.
@@ -179,9 +173,8 @@ class LeRobotDataset:
         if not self._is_video(camera):
             return np.zeros(1, np.int64)
         video = self._video(episode, camera)
-        keys: np.ndarray = video.index.keys - self._first_frame(video, episode, camera)
-        keys = keys[(keys >= 0) & (keys < self.lengths[episode])]
-        return keys
+        keys = video.index.keys - self._first_frame(video, episode, camera)
+        return np.asarray(keys[(keys >= 0) & (keys < self.lengths[episode])])
 
     def close(self) -> None:
         """Close the files opened to read frames."""
@@ -193,7 +186,7 @@ class LeRobotDataset:
         """Return every column of an episode except images, as stored."""
         names = [n for n, feature in self.metadata.features.items() if not feature.is_image]
         table = read_columns(self.episodes[episode].file, names).replace_schema_metadata(None)
-        return table.slice(self._first_rows[episode], self.lengths[episode])
+        return table.slice(self._rows[episode].first, self.lengths[episode])
 
     def encoded_images(self, episode: int, camera: str) -> FrameRange | pa.Array | None:
         """Return the range of the frames in a video, or struct(bytes, path) of each step.
@@ -205,7 +198,7 @@ class LeRobotDataset:
             first = self._first_frame(video, episode, camera)
             return FrameRange(video.path, first, int(self.lengths[episode]))
         column = read_columns(self.episodes[episode].file, [self.camera_keys[camera]]).column(0)
-        part = column.slice(self._first_rows[episode], self.lengths[episode]).combine_chunks()
+        part = column.slice(self._rows[episode].first, self.lengths[episode]).combine_chunks()
         return part if pa.types.is_struct(part.type) else None
 
     def _is_video(self, camera: str) -> bool:
@@ -233,6 +226,7 @@ class LeRobotDataset:
         self, path: Path, group: list[EpisodeEntry], camera: Camera
     ) -> Iterator[tuple[UserError, list[EpisodeEntry]]]:
         """Check the size and the number of a camera's frames in a video that episodes share."""
+        key = self.camera_keys[camera.name]
         first, last = group[0].number, group[-1].number
         where = f"episodes {first} to {last}" if group[1:] else f"episode {first}"
         where += f", camera {camera.name}"
@@ -248,18 +242,16 @@ class LeRobotDataset:
             )
             yield UserError(text), group
             return
-        frames, whole_file = 0, False
-        beyond = []
+        frames, beyond = 0, []
         for entry in group:
             self._frames_before[entry.number, camera.name] = frames
             frames += entry.length
-            whole_file = entry.videos[self.camera_keys[camera.name]].start is None
             if header.frames is not None and frames > header.frames:
                 beyond.append(entry)
         text = f"{path}: {where}: the video has {header.frames} frames, the metadata count {frames}"
         if beyond:
             yield UnfinishedError(text, path), beyond
-        elif whole_file and header.frames not in (None, frames):
+        elif header.frames not in (None, frames) and group[-1].videos[key].start is None:
             yield UserError(text), group
 
     def _video(self, episode: int, camera: str) -> VideoFile:
@@ -277,30 +269,28 @@ class LeRobotDataset:
         """Find the number of the episode's first frame in the file; check the frames' times."""
         if (known := self._first_frames.get((episode, camera))) is not None:
             return known
-        entry, rate = self.entries[episode], self.metadata.rate
+        entry, rate, index = self.entries[episode], self.metadata.rate, video.index
         before = self._frames_before[entry.number, camera]
         start = entry.videos[self.camera_keys[camera]].start
         where = f"{video.path}: episode {entry.number}, camera {camera}"
         if start is None:
             first = 0
-            if video.index.whole and len(video) != entry.length:
+            if index.whole and len(video) != entry.length:
                 raise UserError(f"{where}: {len(video)} frames, the metadata say {entry.length}")
-        elif len(video) == 0 or (
-            not video.index.whole and start > video.index.seconds[-1] + TOLERANCE
-        ):
+        elif len(video) == 0 or (not index.whole and start > index.seconds[-1] + TOLERANCE):
             first = len(video)  # it would begin where the file is cut off
         else:
-            first = int(np.abs(video.index.seconds - start).argmin())
-            off = abs(video.index.seconds[first] - start)
+            first = int(np.abs(index.seconds - start).argmin())
+            off = abs(index.seconds[first] - start)
             # Times that were summed up from file to file drift; then the frame count must agree.
             if off > TOLERANCE and not (off < 0.5 / rate and first == before):
                 raise UserError(
                     f"{where}: begins at {start:.4f} s by the metadata, but the nearest frame is "
-                    f"frame {first} at {video.index.seconds[first]:.4f} s, and {before} frames belong to "
+                    f"frame {first} at {index.seconds[first]:.4f} s, and {before} frames belong to "
                     "the episodes before it"
                 )
-        shown = video.index.seconds[first : first + entry.length]
-        if video.index.whole and len(shown) < entry.length:
+        shown = index.seconds[first : first + entry.length]
+        if index.whole and len(shown) < entry.length:
             raise UserError(
                 f"{where}: the video has {len(shown)} frames from {start or 0:g} s on, the "
                 f"metadata say {entry.length}"
@@ -315,7 +305,7 @@ class LeRobotDataset:
         self._first_frames[episode, camera] = first
         return first
 
-    def _column(self, episode: int, camera: str) -> "ImageColumn":
+    def _column(self, episode: int, camera: str) -> ImageColumn:
         path = self.episodes[episode].file
         column = self._columns.get(camera)
         if column is None or column.path != path:
@@ -323,5 +313,4 @@ class LeRobotDataset:
         return column
 
     def __getstate__(self) -> dict[str, Any]:
-        # an open file cannot be sent to a worker
-        return self.__dict__ | {"_videos": {}, "_columns": {}}
+        return self.__dict__ | {"_videos": {}, "_columns": {}}  # open files cannot be sent

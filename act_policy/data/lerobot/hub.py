@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -92,25 +91,15 @@ def resolve(name: str, may_download: bool) -> Path:
     )
 
 
-def _candidates(name: str) -> Iterator[Path]:
-    """Yield the folders that hold the dataset, or a part of it."""
-    for folder in _folders(name):
-        if (folder / "meta" / "info.json").exists():
-            yield folder
-
-
-def _folders(name: str) -> Iterator[Path]:
-    yield _lerobot_home() / name
+def _candidates(name: str) -> list[Path]:
+    """List the folders that hold the dataset, or a part of it."""
+    folders = [_lerobot_home() / name]
     for repository in _repositories(name):
-        for reference in _REFERENCES:
-            file = repository / "refs" / reference
-            if file.is_file():
-                yield repository / "snapshots" / file.read_text().strip()
         snapshots = repository / "snapshots"
-        if snapshots.is_dir():
-            yield from sorted(
-                snapshots.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True
-            )
+        references = [repository / "refs" / reference for reference in _REFERENCES]
+        folders += [snapshots / file.read_text().strip() for file in references if file.is_file()]
+        folders += sorted(snapshots.glob("*"), key=lambda p: p.stat().st_mtime, reverse=True)
+    return [folder for folder in folders if (folder / "meta" / "info.json").exists()]
 
 
 def _repositories(name: str) -> list[Path]:

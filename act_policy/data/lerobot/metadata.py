@@ -81,7 +81,6 @@ class Metadata(NamedTuple):
     notes: warnings about a recording that was cut short.
     """
 
-    version: str
     rate: float
     features: dict[str, Feature]
     episodes: list[EpisodeEntry]
@@ -102,11 +101,12 @@ def read_metadata(folder: Path, errors: EpisodeErrors) -> Metadata:
     features = {
         name: _feature(path, name, plain) for name, plain in info.get("features", dict).items()
     }
+    keys = [key for key, feature in features.items() if feature.dtype == "video"]
     notes: list[str] = []
     if version == "v2.1":
-        episodes = _episodes_v21(folder, info, features, errors, notes)
+        episodes = _episodes_v21(folder, info, keys, errors, notes)
     else:
-        episodes = _episodes_v30(folder, info, features, rate, errors, notes)
+        episodes = _episodes_v30(folder, info, keys, rate, errors, notes)
     if not episodes:
         raise UserError(f"{folder}: holds no episode")
     stated, found = info.get("total_episodes", int), episodes[-1].number + 1
@@ -124,7 +124,7 @@ def read_metadata(folder: Path, errors: EpisodeErrors) -> Metadata:
             f"{path}: total_frames is {stated_frames}, but the episodes' metadata count {frames}. "
             "Was the dataset copied, recorded or edited only in part?"
         )
-    return Metadata(version, rate, features, episodes, info.plain, notes)
+    return Metadata(rate, features, episodes, info.plain, notes)
 
 
 def read_columns(path: Path, columns: list[str]) -> pa.Table:
@@ -214,7 +214,7 @@ def _feature(path: Path, name: str, plain: Any) -> Feature:
 
 
 def _episodes_v21(
-    folder: Path, info: _Info, features: dict[str, Feature], errors: EpisodeErrors, notes: list[str]
+    folder: Path, info: _Info, keys: list[str], errors: EpisodeErrors, notes: list[str]
 ) -> list[EpisodeEntry]:
     path = folder / "meta" / "episodes.jsonl"
     try:
@@ -234,19 +234,15 @@ def _episodes_v21(
             if line.endswith(b"\n") or not rows:
                 raise UserError(text) from None
             notes.append(f"the recording was cut short; its last episode is left out. {text}")
-    rows.sort()
     chunk_size = info.get("chunks_size", int)
     episodes: list[EpisodeEntry] = []
     first_index: int | None = 0
-    for index, length, tasks in rows:
-        expected = episodes[-1].number + 1 if episodes else 0
-        _check_index(path, expected, index, length, errors)
-        if index != expected:
+    for index, length, tasks in sorted(rows):
+        if _check_index(path, episodes, index, length, errors):
             first_index = None
         where = {"episode_chunk": index // max(chunk_size, 1), "episode_index": index}
         videos = {
-            key: VideoPart(info.fill("video_path", video_key=key, **where), None)
-            for key in _video_keys(features)
+            key: VideoPart(info.fill("video_path", video_key=key, **where), None) for key in keys
         }
         data = info.fill("data_path", **where)
         episodes.append(EpisodeEntry(index, length, first_index, tuple(tasks), data, videos))
@@ -257,7 +253,7 @@ def _episodes_v21(
 def _episodes_v30(
     folder: Path,
     info: _Info,
-    features: dict[str, Feature],
+    keys: list[str],
     rate: float,
     errors: EpisodeErrors,
     notes: list[str],
@@ -269,64 +265,45 @@ def _episodes_v30(
             f"{parent}: holds no *.parquet file of episodes. If a recording was killed, none of "
             "its episodes was whole yet."
         )
-    keys = _video_keys(features)
     rows = []
     for path in paths:
         try:
-            found = _episode_rows(path, keys)
+            rows += [(path, row) for row in _episode_rows(path, keys)]
         except UnfinishedError as error:
             if path != paths[-1] or len(paths) == 1:
                 raise
             notes.append(f"the recording was cut short; its last episodes are left out. {error}")
-            continue
-        rows += [(path, row) for row in found]
     rows.sort(key=lambda found: found[1]["episode_index"])
     episodes: list[EpisodeEntry] = []
     first_index = 0
     for path, row in rows:
         index, length = row["episode_index"], row["length"]
-        expected = episodes[-1].number + 1 if episodes else 0
-        _check_index(path, expected, index, length, errors)
         span = row["dataset_from_index"], row["dataset_to_index"]
-        if index != expected:
+        if _check_index(path, episodes, index, length, errors):
             first_index = span[0]  # after a gap, which a person chose to skip
         if span != (first_index, first_index + length):
-            errors.add(
-                index,
-                UserError(
-                    f"{path}: episode {index} is at steps {span[0]} to {span[1]} of the dataset; "
-                    f"{first_index} to {first_index + length} follow from the lengths"
-                ),
+            text = (
+                f"{path}: episode {index} is at steps {span[0]} to {span[1]} of the dataset; "
+                f"{first_index} to {first_index + length} follow from the lengths"
             )
+            errors.add(index, UserError(text))
         videos = {}
         for key in keys:
             chunk, file, start, end = (row[f"videos/{key}/{field}"] for field in _PLACE_OF_VIDEO)
             if abs((end - start) * rate - length) >= 0.5:
-                errors.add(
-                    index,
-                    UserError(
-                        f"{path}: episode {index}, {key}: {start:g} s to {end:g} s are not its "
-                        f"{length} steps at {rate:g} frames per second. Is that rate, fps in "
-                        "meta/info.json, right?"
-                    ),
+                text = (
+                    f"{path}: episode {index}, {key}: {start:g} s to {end:g} s are not its "
+                    f"{length} steps at {rate:g} frames per second. Is that rate, fps in "
+                    "meta/info.json, right?"
                 )
+                errors.add(index, UserError(text))
             video = info.fill("video_path", video_key=key, chunk_index=chunk, file_index=file)
             videos[key] = VideoPart(video, start)
+        chunk, file = row["data/chunk_index"], row["data/file_index"]
+        data = info.fill("data_path", chunk_index=chunk, file_index=file)
+        tasks, seed, outcome = tuple(map(str, row["tasks"])), row.get("seed"), row.get("success")
         episodes.append(
-            EpisodeEntry(
-                index,
-                length,
-                first_index,
-                tasks=tuple(map(str, row["tasks"])),
-                data=info.fill(
-                    "data_path",
-                    chunk_index=row["data/chunk_index"],
-                    file_index=row["data/file_index"],
-                ),
-                videos=videos,
-                seed=row.get("seed"),
-                outcome=row.get("success"),
-            )
+            EpisodeEntry(index, length, first_index, tasks, data, videos, seed, outcome)
         )
         first_index += length
     for key in keys:
@@ -353,20 +330,19 @@ def _episode_rows(path: Path, keys: list[str]) -> list[dict[str, Any]]:
 _PLACE_OF_VIDEO = ("chunk_index", "file_index", "from_timestamp", "to_timestamp")
 
 
-def _video_keys(features: dict[str, Feature]) -> list[str]:
-    return [key for key, feature in features.items() if feature.dtype == "video"]
-
-
-def _check_index(path: Path, expected: int, index: int, length: int, errors: EpisodeErrors) -> None:
+def _check_index(
+    path: Path, before: list[EpisodeEntry], index: int, length: int, errors: EpisodeErrors
+) -> bool:
+    """Check the index and the length of the next episode; return whether one before is missing."""
+    expected = before[-1].number + 1 if before else 0
     if index < expected:
         raise UserError(f"{path}: episode {index} occurs twice; expected 0, 1, 2, ... once each")
     for missing in range(expected, index):
-        errors.add(
-            missing,
-            UserError(f"{path}: episode {missing} is missing; expected 0, 1, 2, ... once each"),
-        )
+        text = f"{path}: episode {missing} is missing; expected 0, 1, 2, ... once each"
+        errors.add(missing, UserError(text))
     if length < 1:
         raise UserError(f"{path}: episode {index} has length {length}; expected at least 1")
+    return index > expected
 
 
 def _check_overlap(
@@ -374,9 +350,7 @@ def _check_overlap(
 ) -> None:
     for path, group in in_same_video(key, episodes):
         for one, other in pairwise(group):
-            start, following = one.videos[key].start, other.videos[key].start
-            assert start is not None
-            assert following is not None
+            start, following = (entry.videos[key].start or 0.0 for entry in (one, other))
             if start + (one.length - 0.5) / rate > following:
                 error = UserError(
                     f"{where}: episodes {one.number} and {other.number} overlap in {path}: the "

@@ -126,10 +126,13 @@ def _check_rows(
             )
 
 
+_LISTS = (pa.types.is_list, pa.types.is_fixed_size_list, pa.types.is_large_list)
+
+
 def _matrix(path: Path, table: pa.Table, key: str, feature: Feature) -> np.ndarray:
     """Return a column of vectors, or of numbers if size is 1, as float32 (rows, size)."""
     column, size = table.column(key), int(feature.shape[0])
-    if pa.types.is_list(column.type) or _is_other_list(column.type):
+    if any(is_kind(column.type) for is_kind in _LISTS):
         lengths = pc.list_value_length(column).to_numpy()
         if len(wrong := np.flatnonzero(lengths != size)):
             raise UserError(
@@ -140,10 +143,6 @@ def _matrix(path: Path, table: pa.Table, key: str, feature: Feature) -> np.ndarr
     elif size != 1:
         raise UserError(f"{path}: {key} is {column.type}; expected {size} values per row")
     return _numbers(path, key, column).astype(np.float32).reshape(-1, size)
-
-
-def _is_other_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind))
 
 
 def _numbers(path: Path, key: str, column: pa.ChunkedArray) -> np.ndarray:

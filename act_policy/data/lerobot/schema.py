@@ -1,12 +1,13 @@
 """Names, sizes and cameras of a LeRobotDataset, taken from its features."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from act_policy.data.lerobot.metadata import Feature, Metadata
 from act_policy.data.reader_config import ReaderConfig
-from act_policy.data.schemas import check_described, read_schema, with_cameras
+from act_policy.data.schemas import check_described, choose_cameras, read_schema
 from act_policy.errors import UserError
 from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY, Camera, Schema
 
@@ -34,31 +35,30 @@ def lerobot_schema(
             raise UserError(
                 f"{info}: fps is {metadata.rate:g}, but the schema says {stored.rate:g}"
             )
-    if reader.cameras is not None:
-        names = list(reader.cameras)
-    else:
-        names = list(cameras if stored is None else stored.camera_names)
+    names = choose_cameras(reader.cameras, stored, cameras)
     if missing := [name for name in names if name not in cameras]:
         raise UserError(
             f"{info}: no camera {', '.join(missing)} of three channels; found "
             f"{', '.join(cameras) or 'none'}. Choose with cameras=[...] (data.cameras= in "
             "training)."
         )
-    chosen = [cameras[name] for name in names]
     if stored is None:
-        ours = _ours(metadata)
+        ours = metadata.plain.get("act_policy")  # of our writer, for which LeRobot has no place
+        if not isinstance(ours, dict):
+            ours = {}
         stored = Schema(
             cameras=(),
             state_names=state,
-            state_units=_units(metadata, "state", len(state)),
+            state_units=_units(ours, "state", len(state)),
             action_names=action,
-            action_units=_units(metadata, "action", len(action)),
+            action_units=_units(ours, "action", len(action)),
             rate=metadata.rate,
             environment_state_names=tuple(ours.get("environment_state_names", ())),
             # older datasets call it "task"
             environment=str(ours.get("environment", ours.get("task", ""))),
         )
-    return with_cameras(stored, chosen), {name: keys[name] for name in names}
+    chosen = tuple(cameras[name] for name in names)
+    return replace(stored, cameras=chosen), {name: keys[name] for name in names}
 
 
 def _camera(info: Path, name: str, feature: Feature) -> Camera | None:
@@ -107,23 +107,16 @@ def _flat(names: Any) -> Iterator[str]:
     elif isinstance(names, dict):
         # {"motors": [...]} or {"shoulder": 0, "elbow": 1}
         if all(isinstance(value, int) for value in names.values()):
-            yield from sorted(names, key=lambda name: names[name])
+            yield from sorted(names, key=names.__getitem__)
         else:
-            for value in names.values():
-                yield from _flat(value)
+            yield from _flat(list(names.values()))
     elif isinstance(names, list):
         for value in names:
             yield from _flat(value)
 
 
-def _ours(metadata: Metadata) -> dict[str, Any]:
-    """Return the fields of our writer for which LeRobot has no place."""
-    ours = metadata.plain.get("act_policy")
-    return ours if isinstance(ours, dict) else {}
-
-
-def _units(metadata: Metadata, vector: str, size: int) -> tuple[str, ...]:
-    units = _ours(metadata).get(f"{vector}_units")
+def _units(ours: dict[str, Any], vector: str, size: int) -> tuple[str, ...]:
+    units = ours.get(f"{vector}_units")
     if not isinstance(units, list) or len(units) != size:
         return ("",) * size
     return tuple(map(str, units))
