@@ -38,6 +38,15 @@ def writing(what: object) -> Iterator[None]:
         raise UserError(f"{what}: cannot be written ({error.strerror or error})") from None
 
 
+@contextmanager
+def located(where: object) -> Iterator[None]:
+    """Put the place before the message of a UserError."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
 def check_fields(name: str, plain: Mapping[str, Any], made: type[Any]) -> None:
     """Raise UserError unless `plain` has every required field of a dataclass and no others."""
     known = {field.name: field.default for field in fields(made)}

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from act_policy.checkpoints.files import read_checkpoint, read_json, read_tensors, to_json
 from act_policy.checkpoints.locate import BUNDLE_WEIGHTS, OWN_WEIGHTS, find_first, sha256_of
-from act_policy.errors import UserError
+from act_policy.errors import UserError, located
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.system.atomic import atomic_file
@@ -128,7 +128,7 @@ def _parse(where: Path, described: Any, schema: Any, weights: Any) -> SavedPolic
     for name, part in (("act", described.get("act")), ("schema", schema)):
         if not isinstance(part, Mapping):
             raise UserError(f"{where}: the part {name!r} is missing")
-    try:
+    with located(where):
         return SavedPolicy(
             ACTConfig.from_dict(described["act"]),
             Schema.from_dict(schema),
@@ -136,8 +136,6 @@ def _parse(where: Path, described: Any, schema: Any, weights: Any) -> SavedPolic
             weights,
             tuple(int(seed) for seed in described.get("demonstration_seeds", ())),
         )
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from None
 
 
 def _read_bundle(folder: Path) -> SavedPolicy:

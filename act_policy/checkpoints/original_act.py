@@ -24,7 +24,7 @@ from act_policy.checkpoints.locate import (
 )
 from act_policy.checkpoints.source import Source
 from act_policy.data.schemas import ALOHA_NAMES, aloha_schema, read_schema
-from act_policy.errors import UserError
+from act_policy.errors import UserError, located
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, FieldStatistics, Statistics
@@ -87,29 +87,23 @@ def load_original_act(path: Path, source: Source) -> ACTPolicy:
         raise UserError(
             f"{path} holds neither {' nor '.join(ORIGINAL_WEIGHTS_FILES)}; name the file itself"
         )
-    try:
-        return _load(weights_path, source)
-    except UserError as error:
-        raise UserError(f"original ACT checkpoint {weights_path}: {error}") from None
-
-
-def _load(path: Path, source: Source) -> ACTPolicy:
-    theirs = _weights(path)
-    cameras = _cameras(source, theirs)
-    statistics = _statistics(path.parent / ORIGINAL_STATISTICS_FILE)
-    config = _config(theirs, cameras, source.heads or ORIGINAL_HEADS)
-    if source.schema is not None:
-        schema = read_schema(source.schema, cameras)
-    elif config.state_size == config.action_size == len(ALOHA_NAMES):
-        schema = aloha_schema(cameras)
-    else:
-        raise UserError(
-            f"it has {config.state_size} joints and {config.action_size} actions, not ALOHA's "
-            f"{len(ALOHA_NAMES)}; name them with source.schema=FILE.json"
-        )
-    policy = ACTPolicy(config, schema, statistics)
-    policy.act.load_state_dict(from_lerobot(config, theirs))
-    return policy.eval()
+    with located(f"original ACT checkpoint {weights_path}"):
+        theirs = _weights(weights_path)
+        cameras = _cameras(source, theirs)
+        statistics = _statistics(weights_path.parent / ORIGINAL_STATISTICS_FILE)
+        config = _config(theirs, cameras, source.heads or ORIGINAL_HEADS)
+        if source.schema is not None:
+            schema = read_schema(source.schema, cameras)
+        elif config.state_size == config.action_size == len(ALOHA_NAMES):
+            schema = aloha_schema(cameras)
+        else:
+            raise UserError(
+                f"it has {config.state_size} joints and {config.action_size} actions, not ALOHA's "
+                f"{len(ALOHA_NAMES)}; name them with source.schema=FILE.json"
+            )
+        policy = ACTPolicy(config, schema, statistics)
+        policy.act.load_state_dict(from_lerobot(config, theirs))
+        return policy.eval()
 
 
 def _cameras(source: Source, weights: Mapping[str, Tensor]) -> tuple[Camera, ...]:

@@ -59,9 +59,8 @@ def run(
             rest = [a for a in arguments if a not in ("-m", "--multirun")]
             sweep(config_name, main, rest, saved_config)
             sys.exit(0)
-        show = "--cfg" in arguments
         config = configuration(config_name, [a for a in arguments if a != "--cfg"], saved_config)
-        if show:
+        if "--cfg" in arguments:
             print(OmegaConf.to_yaml(config), end="")
             sys.exit(0)
         if missing := sorted(OmegaConf.missing_keys(config)):
@@ -122,17 +121,14 @@ def _warning(
 
 
 def configuration(
-    config_name: str,
-    arguments: list[str],
-    saved_config: SavedConfig | None = None,
+    config_name: str, arguments: list[str], saved_config: SavedConfig | None = None
 ) -> DictConfig:
     """Compose the YAML tree and the command line; UserError where they do not fit."""
     if flags := [a for a in arguments if a.startswith("-")]:
         raise UserError(f"unknown option {flags[0]}; settings are key=value, see --help")
     overrides = [_parsed(argument) for argument in arguments]
-    is_group = [_is_group(o) for o in overrides]
-    choices = [o.input_line or "" for o, group in zip(overrides, is_group, strict=True) if group]
-    values = [o for o, group in zip(overrides, is_group, strict=True) if not group]
+    choices = [o.input_line or "" for o in overrides if _is_group(o)]
+    values = [o for o in overrides if not _is_group(o)]
     defaults = compose_config(config_name, choices)
     config = _with_values(config_name, choices, values, defaults)
     given = {override.key_or_group for override in overrides}

@@ -17,7 +17,6 @@ and parity.json with each format's largest error and latency; nothing if one of 
 folder of the original ACT needs source.cameras=[top,wrist] source.image_size=[480,640] too.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,15 @@ def main(config: Any) -> None:
     from act_policy.data.selection.demonstrations import RunReading
     from act_policy.export.export import ExportConfig, export_policy
 
+    trained_with = run_config(find_run(Path(config.checkpoint)))
     settings = ExportConfig(
-        names(config.format), names(config.precision), config.max_error, config.observations
+        names(config.format),
+        names(config.precision),
+        config.max_error,
+        config.observations,
+        RunReading.from_config(trained_with) if trained_with else None,
     )
     policy = open_network(config.checkpoint, Source.from_config(config.source))
-    if trained_with := run_config(find_run(Path(config.checkpoint))):
-        settings = replace(settings, reading=RunReading.from_config(trained_with))
     out = Path(config.out)
     print(f"exporting {config.checkpoint} as {', '.join(settings.formats)}")
     report = export_policy(policy, out, settings)

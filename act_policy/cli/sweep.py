@@ -37,14 +37,14 @@ def sweep(
         raise UserError("--multirun: this command has no out=, so its jobs have no folders")
     # A job's folder is its run, with a config.yaml of its own: Hydra adds nothing to it.
     overrides = ["hydra.output_subdir=null"]
-    overrides += [argument for argument in arguments if not argument.startswith("out=")]
-    for folder in (argument for argument in arguments if argument.startswith("out=")):
-        if "${" in folder or first_value(folder) != [folder]:
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if name == "out" and ("${" in value or first_value(argument) != [argument]):
             raise UserError(
-                f"{folder}: out= is the folder of the whole sweep; hydra.sweep.subdir= names "
+                f"{argument}: out= is the folder of the whole sweep; hydra.sweep.subdir= names "
                 "the folder of a job in it, for example 'hydra.sweep.subdir=seed${seed}'"
             )
-        overrides.append(f"hydra.sweep.dir={folder.removeprefix('out=')}")
+        overrides.append(f"hydra.sweep.dir={value}" if name == "out" else argument)
     if not any(argument.startswith("hydra/job_logging=") for argument in arguments):
         overrides.append("hydra/job_logging=none")
 
@@ -66,9 +66,8 @@ def first_job(
 ) -> DictConfig:
     """Compose the settings of the first job; UserError where they are wrong."""
     own = [argument for argument in arguments if not argument.startswith("hydra")]
-    return configuration(
-        config_name, [first for a in own for first in first_value(a)], saved_config
-    )
+    first = [setting for argument in own for setting in first_value(argument)]
+    return configuration(config_name, first, saved_config)
 
 
 def first_value(argument: str) -> list[str]:

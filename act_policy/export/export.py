@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from act_policy.checkpoints.bundle import CONFIG_FILE
-from act_policy.checkpoints.lerobot import files as lerobot_files
 from act_policy.checkpoints.lerobot.checkpoint import load_lerobot, save_lerobot
+from act_policy.checkpoints.lerobot.config import CONFIG_FILE as LEROBOT_CONFIG_FILE
 from act_policy.checkpoints.locate import ONNX_FILE
 from act_policy.control.policies.onnx_policy import OnnxPolicy
 from act_policy.data.selection.demonstrations import RunReading
@@ -100,7 +100,7 @@ MARKS = {
     "bundle": CONFIG_FILE,
     **{_onnx_name(precision): file for precision, file in ONNX_FILES.items()},
     "pt2": PT2_FILE,
-    "lerobot": f"{LEROBOT_FOLDER}/{lerobot_files.CONFIG_FILE}",
+    "lerobot": f"{LEROBOT_FOLDER}/{LEROBOT_CONFIG_FILE}",
     "policy_package": f"{PACKAGE_FOLDER}/{MANIFEST_FILE}",
 }
 

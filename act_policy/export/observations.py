@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from act_policy.data.selection.demonstrations import RunReading, open_as_run
-from act_policy.errors import UserError
+from act_policy.errors import UserError, located
 from act_policy.types import Observation, Schema
 
 Observations = Sequence[Observation[np.ndarray]]
@@ -33,10 +33,8 @@ def demonstrated_observations(
             f"observations={folder}: the policy reads an environment state, which demonstrations "
             "do not hold; leave observations= out"
         )
-    try:
+    with located(f"observations={folder}"):
         dataset = open_as_run(folder, schema, reading or RunReading(select=_selection(schema)))
-    except UserError as error:
-        raise UserError(f"observations={folder}: {error}") from None
     if differences := schema.differences(dataset.schema):
         raise UserError(f"observations={folder} are of another robot: {'; '.join(differences)}")
     ends = np.cumsum(dataset.lengths)

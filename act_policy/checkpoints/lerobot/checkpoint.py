@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 from act_policy.checkpoints.files import read_json, read_tensors, to_json
 from act_policy.checkpoints.lerobot.config import (
+    CONFIG_FILE,
     SIZES,
     describe_config,
     inexpressible,
@@ -23,14 +24,9 @@ from act_policy.checkpoints.lerobot.config import (
     read_features,
     say,
 )
-from act_policy.checkpoints.lerobot.files import (
-    CONFIG_FILE,
+from act_policy.checkpoints.lerobot.processors import (
     POSTPROCESSOR_FILE,
     PREPROCESSOR_FILE,
-    SCHEMA_FILE,
-    WEIGHTS_FILE,
-)
-from act_policy.checkpoints.lerobot.processors import (
     from_processors,
     from_weights,
     write_processors,
@@ -38,10 +34,14 @@ from act_policy.checkpoints.lerobot.processors import (
 from act_policy.checkpoints.lerobot.statistics import to_statistics
 from act_policy.checkpoints.lerobot.weights import from_lerobot, to_lerobot
 from act_policy.data.schemas import SchemaSource, read_schema
-from act_policy.errors import UserError
+from act_policy.errors import UserError, located
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import ACTION_KEY, ENVIRONMENT_STATE_KEY, STATE_KEY, Schema
+
+WEIGHTS_FILE = "model.safetensors"
+SCHEMA_FILE = "schema.json"
+"""Our own file beside LeRobot's: names, units and rate. LeRobot ignores it."""
 
 ASSUMED_RATE = 30.0
 """LeRobot's default recording rate in steps per second; a checkpoint does not say its own."""
@@ -58,10 +58,36 @@ def load_lerobot(folder: Path, schema: SchemaSource | None = None) -> ACTPolicy:
     Raises:
         UserError: something is unknown, missing, of another shape, or not in our network.
     """
-    try:
-        return _load(folder, schema)
-    except UserError as error:
-        raise UserError(f"LeRobot checkpoint {folder}: {error}") from None
+    with located(f"LeRobot checkpoint {folder}"):
+        described = read_config(folder)
+        features, cameras = read_features(folder, described)
+        weights = read_tensors(folder / WEIGHTS_FILE)
+        if (folder / PREPROCESSOR_FILE).is_file() or (folder / POSTPROCESSOR_FILE).is_file():
+            normalisation = from_processors(folder, features)
+        else:
+            normalisation = from_weights(described, features, weights)
+        if unknown := sorted(name for name in weights if not name.startswith("model.")):
+            raise UserError(f"unknown tensors {', '.join(unknown)}")
+        names = {key: camera.name for key, camera in cameras.items()}
+        statistics = to_statistics(normalisation, features, names)
+        vae = described["use_vae"]
+        environment_state = features.get(ENVIRONMENT_STATE_KEY)
+        # From plain values, so that what JSON may hold in place of a number is refused by name.
+        config = ACTConfig.from_dict(
+            {
+                "cameras": [asdict(camera) for camera in cameras.values()],
+                "state_size": features[STATE_KEY].size,
+                "action_size": features[ACTION_KEY].size,
+                "environment_state_size": environment_state.size if environment_state else 0,
+                "latent_size": described["latent_dim"] if vae else 0,
+                "latent_layers": described["n_vae_encoder_layers"] if vae else 0,
+                **{ours: described[theirs] for theirs, ours in SIZES.items()},
+            }
+        )
+        policy = ACTPolicy(config, _schema(folder, config, schema), statistics)
+        theirs = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
+        policy.act.load_state_dict(from_lerobot(config, theirs, described["latent_dim"]))
+        return policy.eval()
 
 
 def save_lerobot(policy: ACTPolicy, folder: Path) -> None:
@@ -90,38 +116,6 @@ def save_lerobot(policy: ACTPolicy, folder: Path) -> None:
     schema["task"] = schema.pop("environment")  # its name in such checkpoints from the beginning
     for file, plain in ((SCHEMA_FILE, schema), (CONFIG_FILE, described)):
         (folder / file).write_bytes(to_json(plain))
-
-
-def _load(folder: Path, schema: SchemaSource | None) -> ACTPolicy:
-    described = read_config(folder)
-    features, cameras = read_features(folder, described)
-    weights = read_tensors(folder / WEIGHTS_FILE)
-    if (folder / PREPROCESSOR_FILE).is_file() or (folder / POSTPROCESSOR_FILE).is_file():
-        normalisation = from_processors(folder, features)
-    else:
-        normalisation = from_weights(described, features, weights)
-    if unknown := sorted(name for name in weights if not name.startswith("model.")):
-        raise UserError(f"unknown tensors {', '.join(unknown)}")
-    names = {key: camera.name for key, camera in cameras.items()}
-    statistics = to_statistics(normalisation, features, names)
-    vae = described["use_vae"]
-    environment_state = features.get(ENVIRONMENT_STATE_KEY)
-    # From plain values, so that what JSON may hold in place of a number is refused by name.
-    config = ACTConfig.from_dict(
-        {
-            "cameras": [asdict(camera) for camera in cameras.values()],
-            "state_size": features[STATE_KEY].size,
-            "action_size": features[ACTION_KEY].size,
-            "environment_state_size": environment_state.size if environment_state else 0,
-            "latent_size": described["latent_dim"] if vae else 0,
-            "latent_layers": described["n_vae_encoder_layers"] if vae else 0,
-            **{ours: described[theirs] for theirs, ours in SIZES.items()},
-        }
-    )
-    policy = ACTPolicy(config, _schema(folder, config, schema), statistics)
-    theirs = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
-    policy.act.load_state_dict(from_lerobot(config, theirs, described["latent_dim"]))
-    return policy.eval()
 
 
 def _schema(folder: Path, config: ACTConfig, source: SchemaSource | None) -> Schema:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from act_policy.checkpoints.files import read_json
-from act_policy.checkpoints.lerobot.files import CONFIG_FILE
 from act_policy.checkpoints.lerobot.statistics import PolicyFeature
 from act_policy.checkpoints.lerobot.weights import NO_VAE_LATENT_SIZE
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
 from act_policy.types import ACTION_KEY, ENVIRONMENT_STATE_KEY, IMAGE_PREFIX, STATE_KEY, Camera
 
+CONFIG_FILE = "config.json"
 SINGLE_IMAGE_KEY = "observation.image"
 MODES = dict.fromkeys(("VISUAL", "STATE", "ACTION", "ENV"), "MEAN_STD")
 """Every kind of feature by mean and deviation, as in the policies that we write."""

@@ -11,14 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from act_policy.checkpoints.files import read_json, read_tensors, to_json
-from act_policy.checkpoints.lerobot.config import MODES
-from act_policy.checkpoints.lerobot.files import (
-    CONFIG_FILE,
-    NORMALIZER_FILE,
-    POSTPROCESSOR_FILE,
-    PREPROCESSOR_FILE,
-    UNNORMALIZER_FILE,
-)
+from act_policy.checkpoints.lerobot.config import CONFIG_FILE, MODES
 from act_policy.checkpoints.lerobot.statistics import (
     EPS,
     Normalisation,
@@ -27,6 +20,10 @@ from act_policy.checkpoints.lerobot.statistics import (
 )
 from act_policy.errors import UserError
 from act_policy.types import ACTION_KEY, IMAGE_PREFIX, Statistics
+
+PREPROCESSOR_FILE, POSTPROCESSOR_FILE = "policy_preprocessor.json", "policy_postprocessor.json"
+NORMALIZER_FILE = "policy_preprocessor_step_3_normalizer_processor.safetensors"
+UNNORMALIZER_FILE = "policy_postprocessor_step_0_unnormalizer_processor.safetensors"
 
 
 def from_weights(

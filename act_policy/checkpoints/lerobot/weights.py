@@ -78,8 +78,7 @@ def to_lerobot(config: ACTConfig, weights: Mapping[str, Tensor]) -> dict[str, Te
     for name, parts in thirds.items():
         found[name] = torch.cat([parts[0], parts[1], parts[2]])
     if config.latent_size:
-        table = sine_positions(2 + config.chunk_length, config.width)[None]
-        found[POSITION_TABLE] = table
+        found[POSITION_TABLE] = sine_positions(2 + config.chunk_length, config.width)[None]
     else:
         found[LATENT_WEIGHT] = found[LATENT_BIAS].new_zeros(config.width, NO_VAE_LATENT_SIZE)
     return found
@@ -97,15 +96,16 @@ def from_lerobot(
     """
     with torch.device("meta"):
         ours = ACT(config).state_dict()
-    expected = {name: tuple(tensor.shape) for name, tensor in to_lerobot(config, ours).items()}
+    made = to_lerobot(config, ours)
+    expected = {name: tuple(tensor.shape) for name, tensor in made.items()}
     if not config.latent_size:
         expected[LATENT_WEIGHT] = (config.width, latent_size)
     if problems := list_misfits(theirs, expected):
         raise UserError("the tensors do not fit the network: " + "; ".join(problems))
-    if config.latent_size:
-        table = sine_positions(2 + config.chunk_length, config.width)[None]
-        if not torch.allclose(theirs[POSITION_TABLE].float(), table, atol=1e-5):
-            raise UserError(f"{POSITION_TABLE} is not the sinusoidal table of ACT")
+    if config.latent_size and not torch.allclose(
+        theirs[POSITION_TABLE].float(), made[POSITION_TABLE], atol=1e-5
+    ):
+        raise UserError(f"{POSITION_TABLE} is not the sinusoidal table of ACT")
     found: dict[str, Tensor] = {}
     for name in ours:
         their_name, third = lerobot_name(name)
