@@ -322,6 +322,8 @@ class Statistics(NamedTuple):
     relative_actions: action dimensions that the network predicts as the difference from the state
         of the same name at the chunk's beginning; `action` then describes those differences.
     image_levels: by camera name, of a sample of frames, for the robot; None where not measured.
+    action_kinds: what the demonstrations show of each action dimension, `action_kinds.ShownKind`;
+        empty where it was not measured.
     """
 
     state: FieldStatistics
@@ -332,6 +334,7 @@ class Statistics(NamedTuple):
     images: Mapping[str, ImageStatistics] | None = None
     relative_actions: tuple[str, ...] = ()
     image_levels: Mapping[str, ImageLevels] | None = None
+    action_kinds: tuple[str, ...] = ()
 
     def scale(self, field: FieldStatistics) -> np.ndarray:
         """Return the divisor max(std, std_floor), float64, one value per dimension."""
@@ -352,6 +355,8 @@ class Statistics(NamedTuple):
         }
         if self.relative_actions:
             described["relative_actions"] = list(self.relative_actions)
+        if self.action_kinds:
+            described["action_kinds"] = list(self.action_kinds)
         for field, cameras in (("images", self.images), ("image_levels", self.image_levels)):
             if cameras is not None:
                 described[field] = {name: _plain(values) for name, values in cameras.items()}
@@ -377,6 +382,7 @@ class Statistics(NamedTuple):
                 step_count=plain["step_count"],
                 std_floor=plain["std_floor"],
                 relative_actions=tuple(plain.get("relative_actions", ())),
+                action_kinds=tuple(plain.get("action_kinds", ())),
                 **optional,
             )
         except (KeyError, TypeError, ValueError) as error:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from act_policy.action_kinds import declared_kind
 from act_policy.control.config import JointConfig, Kind, RobotConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.errors import UserError
@@ -203,9 +204,5 @@ def _dimension(
 
 
 def kind_of(name: str, unit: str) -> Kind:
-    """Return the kind of a dimension by its unit and name."""
-    if unit.endswith("/s"):
-        return "velocity"
-    if unit.endswith("/step"):
-        return "displacement"
-    return "switch" if "gripper" in name.lower() else "position"
+    """Return the kind of a dimension by its unit and name; a position where they do not say it."""
+    return declared_kind(name, unit) or "position"

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from act_policy.action_kinds import ActionKind
 from act_policy.errors import UserError
 
-Kind = Literal["position", "switch", "velocity", "displacement"]
+Kind = ActionKind
 ConfigT = TypeVar("ConfigT")
 
 
@@ -24,7 +25,7 @@ class JointConfig:
 
     kind: position (a target in the joint's own units), switch (a position that may jump: a
         gripper, a valve), velocity, or displacement (a movement per step of the policy). By
-        default decided by the unit, which ends in /s or /step, or a name with "gripper" in it.
+        default decided by the unit and the name, see `act_policy.action_kinds.declared_kind`.
     measured: the dimension of the state that measures it; by default the one of the same name.
     low, high: of the command. max_speed: of the command, in units per second.
     max_step: how far the command may lie from the measured position.

@@ -16,6 +16,8 @@ class DemonstratedRanges(NamedTuple):
     images: camera -> levels; empty where they are not known.
     relative_actions: dimensions whose statistics are of differences from the state; their range is
         that of the state of the same name.
+    action_kinds: what the demonstrations show of each action, `action_kinds.ShownKind`, "" where
+        they do not tell; (a,).
     """
 
     state_low: np.ndarray
@@ -24,6 +26,7 @@ class DemonstratedRanges(NamedTuple):
     action_high: np.ndarray
     images: Mapping[str, ImageLevels]
     relative_actions: tuple[str, ...] = ()
+    action_kinds: tuple[str, ...] = ()
 
     @classmethod
     def from_statistics(cls, schema: Schema, statistics: Statistics | None) -> "DemonstratedRanges":
@@ -32,10 +35,15 @@ class DemonstratedRanges(NamedTuple):
         Raises:
             UserError: the statistics do not fit the schema.
         """
+        unknown_kinds = ("",) * schema.action_size
         if statistics is None:
             unknown_state = np.full(schema.state_size, np.nan)
             unknown_action = np.full(schema.action_size, np.nan)
-            return cls(unknown_state, unknown_state, unknown_action, unknown_action, {})
+            return cls(
+                *(unknown_state, unknown_state, unknown_action, unknown_action),
+                images={},
+                action_kinds=unknown_kinds,
+            )
         state = _read_bounds("state", statistics.state, schema.state_size)
         action = _read_bounds("action", statistics.action, schema.action_size)
         for name in statistics.relative_actions:
@@ -47,8 +55,17 @@ class DemonstratedRanges(NamedTuple):
             i, j = schema.action_names.index(name), schema.state_names.index(name)
             for action_bound, state_bound in zip(action, state, strict=True):
                 action_bound[i] = state_bound[j]
+        action_kinds = statistics.action_kinds or unknown_kinds
+        if len(action_kinds) != schema.action_size:
+            raise UserError(
+                f"the policy's statistics give the kinds of {len(action_kinds)} actions, its "
+                f"schema has {schema.action_size}; export it again"
+            )
         return cls(
-            *state, *action, statistics.image_levels or {}, tuple(statistics.relative_actions)
+            *(*state, *action),
+            images=statistics.image_levels or {},
+            relative_actions=statistics.relative_actions,
+            action_kinds=action_kinds,
         )
 
 
