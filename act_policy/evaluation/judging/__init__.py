@@ -1,0 +1,1 @@
+"""Which policy is better, and how sure one may be: functions on numbers alone."""
