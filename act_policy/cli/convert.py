@@ -8,7 +8,7 @@ before the folder counts as a dataset: all numbers, and the first, middle and la
 
 from omegaconf import DictConfig
 
-from act_policy.cli.entry import pick
+from act_policy.cli.entry import make_settings
 
 
 def main(config: DictConfig) -> None:
@@ -19,12 +19,11 @@ def main(config: DictConfig) -> None:
     from act_policy.data.reader_config import ReaderConfig
 
     source = open_dataset(config.source, ReaderConfig.from_config(config))
-    settings = LeRobotWriterConfig(**pick(LeRobotWriterConfig, config))
     done = convert(
         source,
         config.out,
         config.format,
-        settings,
+        make_settings(LeRobotWriterConfig, config),
         config.undecodable,
         config.workers,
         config.instruction,

@@ -43,11 +43,7 @@ def run(
     arguments: list[str],
     saved_config: SavedConfig | None = None,
 ) -> NoReturn:
-    """Compose, call `main(config)` and exit; `--help` and `--cfg` only print.
-
-    What `main` returns is what a sweep (`--multirun`) minimises.
-    The command line's settings are laid over the configuration that saved_config loads.
-    """
+    """Compose, call `main(config)` and exit; `--help` and `--cfg` only print."""
     warnings.formatwarning = _warning
     try:
         if {"-h", "--help"} & set(arguments):
@@ -86,10 +82,11 @@ def plain(config: Any) -> Any:
     return OmegaConf.to_container(config, resolve=True)
 
 
-def pick(made: type[Any], config: DictConfig) -> dict[str, Any]:
-    """Take the settings that are fields of a dataclass, as plain values under their names."""
-    values = plain(config)
-    return {field.name: values[field.name] for field in fields(made) if field.name in values}
+def make_settings(made: type[Any], config: DictConfig, **others: Any) -> Any:
+    """Make a dataclass of the settings of its fields' names, as plain values, and of others."""
+    names = {field.name for field in fields(made)}
+    given = {name: value for name, value in plain(config).items() if name in names}
+    return made(**(given | others))
 
 
 def load_yaml(path: Path) -> DictConfig:

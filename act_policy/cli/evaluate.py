@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from act_policy.cli.entry import CONFIGS, load_yaml, pick, run_config
+from act_policy.cli.entry import CONFIGS, load_yaml, make_settings, run_config
 from act_policy.errors import UserError, check_choice
 
 
@@ -25,7 +25,7 @@ def main(config: Any) -> None:
     from act_policy.checkpoints.source import Source
     from act_policy.evaluation.evaluate import EvaluationConfig
 
-    settings = EvaluationConfig(**pick(EvaluationConfig, config))
+    settings = make_settings(EvaluationConfig, config)
     checkpoint = Path(config.checkpoint)
     run = find_run(checkpoint)
     check_choice("mode", config.mode, ("rollout", "replay"))

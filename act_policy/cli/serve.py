@@ -14,7 +14,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from act_policy.cli.entry import pick, plain
+from act_policy.cli.entry import make_settings, plain
 from act_policy.errors import UserError
 
 
@@ -27,8 +27,9 @@ def main(config: Any) -> None:
     from act_policy.control.serving.server import PolicyServer
 
     logging.basicConfig(format="%(levelname)s %(message)s")
-    settings = ServerConfig(
-        **pick(ServerConfig, config),
+    settings = make_settings(
+        ServerConfig,
+        config,
         api_key=read_key(config.api_key_file),
         largest_message=int(config.largest_message_mb * 1e6),
     )

@@ -185,16 +185,17 @@ class PolicyTraining(lightning.LightningModule):
         broken = ~torch.isfinite(batch.observation.state).all(dim=-1)
         broken |= ~torch.isfinite(torch.where(valid, batch.actions, 0.0)).all(dim=-1).all(dim=-1)
         loss, norm = (float(self.measured[name]) for name in ("train_l1", "gradient_norm"))
-        head = f"training step {step}: L1 is {loss:.4g}, the gradient norm {norm:.4g}; "
-        kept = "; the last checkpoint is intact"
         if bool(broken.any()):
-            return (
-                head + f"there are values that are not finite in {self._name_samples(broken)}{kept}"
+            why = f"there are values that are not finite in {self._name_samples(broken)}"
+        else:
+            clip = "lower" if self.optimizer_config.gradient_clip else "set"
+            why = (
+                "every input is finite, so training has diverged: lower optim.learning_rate or "
+                f"{clip} optim.gradient_clip"
             )
-        clip = "lower" if self.optimizer_config.gradient_clip else "set"
-        return head + (
-            "every input is finite, so training has diverged: lower optim.learning_rate or "
-            f"{clip} optim.gradient_clip{kept}"
+        return (
+            f"training step {step}: L1 is {loss:.4g}, the gradient norm {norm:.4g}; {why}; "
+            "the last checkpoint is intact"
         )
 
     def _name_samples(self, chosen: Bool[Tensor, " b"]) -> str:

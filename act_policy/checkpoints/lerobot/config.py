@@ -159,18 +159,14 @@ def say(folder: Path, what: str) -> None:
 
 def inexpressible(config: ACTConfig) -> list[str]:
     """List the fields of a network that LeRobot's ACT does not have, with their values."""
-    found = {
-        name: getattr(config, name)
-        for name, only in (
-            ("camera_embedding", False),
-            ("backbone_stages", 4),
-            ("backbone_width", 1.0),
-        )
-        if getattr(config, name) != only
+    theirs = {
+        "camera_embedding": (False,),
+        "backbone_stages": (4,),
+        "backbone_width": (1.0,),
+        "backbone_norm": ("frozen_batch", "batch"),
     }
-    if config.backbone_norm == "group":
-        found["backbone_norm"] = config.backbone_norm
-    return [f"{name}={value}" for name, value in found.items()]
+    ours = {name: getattr(config, name) for name in theirs}
+    return [f"{name}={value}" for name, value in ours.items() if value not in theirs[name]]
 
 
 def describe_config(config: ACTConfig) -> dict[str, Any]:

@@ -127,9 +127,7 @@ def write_processors(
 
     inputs, outputs: features as config.json has them.
     """
-    cameras = {
-        key.removeprefix(IMAGE_PREFIX): key for key in inputs if key.startswith(IMAGE_PREFIX)
-    }
+    cameras = [key.removeprefix(IMAGE_PREFIX) for key in inputs if key.startswith(IMAGE_PREFIX)]
     flat = {
         f"{key}.{name}": torch.tensor(value)
         for key, field in from_statistics(statistics, cameras).items()

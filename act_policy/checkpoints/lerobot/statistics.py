@@ -17,6 +17,7 @@ from act_policy.model.normalizer import IMAGENET_MEAN, IMAGENET_STD
 from act_policy.types import (
     ACTION_KEY,
     ENVIRONMENT_STATE_KEY,
+    IMAGE_PREFIX,
     STATE_KEY,
     FieldStatistics,
     ImageStatistics,
@@ -96,12 +97,9 @@ def to_statistics(
 
 
 def from_statistics(
-    statistics: Statistics, camera_keys: Mapping[str, str]
+    statistics: Statistics, cameras: Sequence[str]
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Write ours as LeRobot's, feature -> statistic -> float32, to be used with MEAN_STD.
-
-    camera_keys: camera name -> feature.
-    """
+    """Write ours as LeRobot's, feature -> statistic -> float32, to be used with MEAN_STD."""
     values: dict[str, dict[str, np.ndarray]] = {}
     for key, field in (
         (STATE_KEY, statistics.state),
@@ -113,11 +111,11 @@ def from_statistics(
         values[key] = {"mean": field.mean, "std": np.maximum(statistics.scale(field) - EPS, 0)}
         if np.isfinite(field.min).all() and np.isfinite(field.max).all():
             values[key] |= {"min": field.min, "max": field.max}
-    for name, key in camera_keys.items():
+    for name in cameras:
         image = ImageStatistics(np.asarray(IMAGENET_MEAN), np.asarray(IMAGENET_STD))
         if statistics.images is not None:
             image = statistics.images[name]
-        values[key] = {
+        values[IMAGE_PREFIX + name] = {
             "mean": image.mean.reshape(3, 1, 1),
             "std": (image.std - EPS).reshape(3, 1, 1),
         }
