@@ -104,12 +104,14 @@ def build_action_space(
             f"config: joints {', '.join(unknown)} are none of the policy's actions, "
             f"{', '.join(schema.action_names)}"
         )
-    rate = config.timing.motor_rate
     dimensions = [
         _dimension(schema, i, ranges, config.joints.get(name, JointConfig()), config)
         for i, name in enumerate(schema.action_names)
     ]
-    stepwise = [d["name"] for d in dimensions if d["kind"] == "displacement"]
+    kinds = tuple(d["kind"] for d in dimensions)
+    each = zip(schema.action_names, kinds, strict=True)
+    stepwise = [name for name, kind in each if kind == "displacement"]
+    rate = config.timing.motor_rate
     if stepwise and rate is not None and rate != schema.rate:
         raise UserError(
             f"timing.motor_rate={rate}: {', '.join(stepwise)} move by an amount per step of the "
@@ -119,7 +121,7 @@ def build_action_space(
     return ActionSpace(
         names=schema.action_names,
         units=schema.action_units,
-        kinds=tuple(d["kind"] for d in dimensions),
+        kinds=kinds,
         measured=np.array([d["measured"] for d in dimensions]),
         sources=tuple(d["source"] for d in dimensions),
         **{
@@ -178,23 +180,20 @@ def _dimension(
         )
     if not np.isfinite(spread):
         spread = high - low
-    slow = spread * APPROACH_RANGES_PER_SECOND
-    derived_speed = RANGES_PER_SECOND * spread if kind == "position" else np.inf
-    derived_step = STEP_OF_RANGE * spread if kind == "position" else np.inf
+    reach = spread if kind == "position" else np.inf
     limits = {
         "low": low,
         "high": high,
-        "max_speed": joint.max_speed or derived_speed,
-        "max_step": joint.max_step or derived_step,
+        "max_speed": joint.max_speed or RANGES_PER_SECOND * reach,
+        "max_step": joint.max_step or STEP_OF_RANGE * reach,
     }
     given = tuple(field for field in limits if getattr(joint, field) is not None)
     rest = tuple(f for f, limit in limits.items() if f not in given and np.isfinite(limit))
     return {
-        "name": name,
         "kind": kind,
         "measured": place if position else -1,
         **limits,
-        "approach_speed": joint.approach_speed or slow,
+        "approach_speed": joint.approach_speed or APPROACH_RANGES_PER_SECOND * spread,
         "start_distance": config.safety.start_distance * spread,
         "wrap_low": wraps[0] if wraps else 0.0,
         "period": wraps[1] - wraps[0] if wraps else np.inf,

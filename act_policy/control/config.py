@@ -8,7 +8,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -168,10 +168,9 @@ def build_from_plain(wanted: type[ConfigT], plain: Any, where: str) -> ConfigT:
     if not isinstance(plain, Mapping):
         raise UserError(f"{where}: found {plain!r}, expected a table")
     hints = get_type_hints(wanted)
-    known = {f.name for f in fields(wanted)}  # type: ignore[arg-type]
-    if unknown := sorted(set(plain) - known):
+    if unknown := sorted(set(plain) - set(hints)):
         raise UserError(
-            f"{where}: unknown {', '.join(unknown)}; expected some of {', '.join(sorted(known))}"
+            f"{where}: unknown {', '.join(unknown)}; expected some of {', '.join(sorted(hints))}"
         )
     values = {name: _value(hints[name], value, f"{where}: {name}") for name, value in plain.items()}
     return wanted(**values)

@@ -53,10 +53,6 @@ class ControlLoop:
 
     Args:
         robot: connected.
-        contract: binds robot and policy.
-        executor: proposes actions.
-        events: told what happens.
-        recorder: keeps the run, if any.
         device: for the operator to take over with, if any.
         release: the owner's hook at the end of a hold; None holds on.
     """

@@ -11,12 +11,13 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from act_policy.control.action_space import ActionSpace
-from act_policy.control.chunks.blending import Trajectory, blend
 from act_policy.control.chunks.ensembling import average_predictions
 from act_policy.control.chunks.policy import ChunkSource, PolicyError, check_chunk
 from act_policy.control.config import RobotConfig
 from act_policy.errors import UserError
 from act_policy.types import Observation
+
+_ROUNDING = 1e-6  # of a step: the error of a whole number of steps
 
 
 class Answer(NamedTuple):
@@ -49,17 +50,25 @@ class Proposal(NamedTuple):
     age: float
 
 
+class Trajectory(NamedTuple):
+    """A chunk in time.
+
+    captured: when the images were taken that it was predicted from, in seconds.
+    begin: the moment for which row 0 was meant.
+    chunk: (k, a).
+    """
+
+    captured: float
+    begin: float
+    chunk: np.ndarray
+
+
 class AsynchronousExecutor:
     """Hand out actions of the newest chunk while the next one is being predicted.
 
     A new chunk is blended in over `blend_steps`; grippers, switches and angles that wrap switch at
     once. With `ensemble_coefficient` all chunks in force are averaged instead, as by
     `TemporalEnsembler`.
-
-    Args:
-        inference: predicts chunks.
-        space: tells which dimensions jump.
-        config: timing and the greatest ages.
 
     max_age: in seconds, which no action may exceed: the owner's, or the greatest possible.
 
@@ -134,7 +143,7 @@ class AsynchronousExecutor:
             chunk = check_chunk(answer.chunk, self._inference)
             # The arm rested until the first chunk came: none of its rows is past.
             begin = answer.captured if self._chunks else now
-            self._ready = Trajectory(answer.captured, begin, chunk, self._rate)
+            self._ready = Trajectory(answer.captured, begin, chunk)
         if not self._inference.busy:
             self._waiting_since = None
         elif self._waiting_since is not None and now - self._waiting_since > self._max_answer_time:
@@ -148,25 +157,24 @@ class AsynchronousExecutor:
             return None
         newest = self._chunks[-1]
         self._chunks = [newest]
-        action = newest.at(now, self._jumps, self._between)
-        if action is None:
+        if (action := self._action_at(newest, now)) is None:
             return None
-        age = now - newest.captured
         if self._before is not None:
             passed = (now - self._switched) * self._rate
             weight = (passed + 1) / (self._blend_steps + 1)
-            earlier = self._before.at(now, self._jumps, self._between)
+            earlier = self._action_at(self._before, now)
             if weight >= 1 or earlier is None or now - self._before.captured > self.max_age:
                 self._before = None
             else:
-                action = blend(earlier, action, weight, self._jumps)
-        return Proposal(action, age)
+                mixed = earlier + weight * (action - earlier)
+                action = np.where(self._jumps, action, mixed)
+        return Proposal(action, now - newest.captured)
 
     def _ensemble(self, now: float, coefficient: float) -> Proposal | None:
         predictions = [
             (now - chunk.captured, action)
             for chunk in self._chunks
-            if (action := chunk.at(now, self._jumps, self._between)) is not None
+            if (action := self._action_at(chunk, now)) is not None
             and now - chunk.captured <= self.max_age
         ]
         self._chunks = self._chunks[len(self._chunks) - len(predictions) :]
@@ -175,3 +183,21 @@ class AsynchronousExecutor:
         ages, actions = zip(*predictions, strict=True)
         mean = average_predictions(np.stack(actions), coefficient)
         return Proposal(np.where(self._jumps, actions[-1], mean), ages[0])
+
+    def _action_at(self, trajectory: Trajectory, now: float) -> np.ndarray | None:
+        """Return the action (a,) for this moment; None outside the chunk.
+
+        Where commands are more or less frequent than steps, it is interpolated between two rows,
+        but for dimensions that jump; else the nearest row counts.
+        """
+        place = (now - trajectory.begin) * self._rate + _ROUNDING
+        if -1 < place < 0:
+            place = 0.0  # images that are taken while a tick runs are younger than the tick
+        row, chunk = int(np.floor(place if self._between else place + 0.5)), trajectory.chunk
+        if not 0 <= row < len(chunk):
+            return None
+        action: np.ndarray = chunk[row].astype(np.float64)
+        if self._between and row + 1 < len(chunk):
+            following = action + (place - row) * (chunk[row + 1] - action)
+            action = np.where(self._jumps, action, following)
+        return action

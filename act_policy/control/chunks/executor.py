@@ -19,7 +19,6 @@ class ChunkExecutor:
     averaged (`TemporalEnsembler`).
 
     Args:
-        policy: predicts chunks.
         execute_steps: 1 .. chunk length; None is the whole chunk (1 when ensembling).
         ensemble_coefficient: None does not ensemble.
 

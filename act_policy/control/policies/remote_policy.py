@@ -136,29 +136,26 @@ class RemotePolicy:
         """Open the connection; return the metadata that the server begins with."""
         loop = asyncio.get_running_loop()
         until = loop.time() + (self.timeout / 2 if self.metadata else 0)
+        headers = {"Authorization": f"Api-Key {self._api_key}"} if self._api_key else None
         while True:
             try:
-                return await self._open()
+                self._connection = await connect(
+                    self._address,
+                    ssl=self._ssl,
+                    additional_headers=headers,
+                    compression=None,
+                    max_size=LONGEST_ANSWER,
+                    proxy=None,
+                    open_timeout=None,
+                    ping_interval=None,  # each prediction has its own deadline
+                    close_timeout=self.timeout,
+                )
+                return _decode(await self._connection.recv())
             except InvalidStatus as refused:
                 # Our own former connection may hold the arm until the server sees that it is gone.
                 if refused.response.status_code != HTTPStatus.CONFLICT or loop.time() > until:
                     raise
             await asyncio.sleep(0.05)
-
-    async def _open(self) -> Any:
-        headers = {"Authorization": f"Api-Key {self._api_key}"} if self._api_key else None
-        self._connection = await connect(
-            self._address,
-            ssl=self._ssl,
-            additional_headers=headers,
-            compression=None,
-            max_size=LONGEST_ANSWER,
-            proxy=None,
-            open_timeout=None,
-            ping_interval=None,  # each prediction has its own deadline
-            close_timeout=self.timeout,
-        )
-        return _decode(await self._connection.recv())
 
     async def _exchange(self, connection: ClientConnection, message: bytes) -> Any:
         await connection.send(message)

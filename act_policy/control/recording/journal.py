@@ -37,7 +37,6 @@ class JournalWriter:
     """Writes steps from a thread of its own: `add` copies them and never waits for the disk.
 
     Args:
-        folder: of the journals.
         schema: what the steps fit; its rate is theirs.
         config: kept in each journal.
         most_bytes: of one journal; a longer stretch goes on in another.

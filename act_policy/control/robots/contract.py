@@ -24,11 +24,6 @@ SLOWEST_RATE = 0.9
 class Contract:
     """The binding of one robot to one policy; `space` holds the limits of the commands.
 
-    Args:
-        schema: of the policy.
-        ranges: of the demonstrations.
-        config: of the robot.
-
     Raises:
         UserError: the config names something that the policy does not have, or leaves a dimension
             without limits, or the policy needs the state of its environment.
@@ -52,10 +47,8 @@ class Contract:
     def observation(self, reading: Reading, look: bool = True) -> Observation[np.ndarray]:
         """Make the policy's observation from a robot's reading.
 
-        Args:
-            reading: of the robot.
-            look: make the images now; else each is made when it is read, since a simulated
-                camera draws it only then.
+        To `look` is to make the images now; else each is made when it is read, since a simulated
+        camera draws it only then.
 
         Raises:
             UserError: a camera or a joint is missing, unknown, or of another size or type.

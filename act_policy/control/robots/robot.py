@@ -53,7 +53,6 @@ class LeRobotRobot:
     Args:
         robot: has connect, get_observation, send_action, disconnect, observation_features and
             action_features.
-        clock: the loop's.
     """
 
     def __init__(self, robot: Any, clock: Callable[[], float] = time.monotonic):

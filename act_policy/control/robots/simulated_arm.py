@@ -24,9 +24,7 @@ class SimulatedArm:
     It rests in the middle of the demonstrated ranges at first; at 0 where they are not known.
 
     Args:
-        contract: has the policy's schema and ranges, and the joint that measures each action.
         lag: seconds in which a joint covers 63% of the way to its command.
-        clock: in seconds.
     """
 
     def __init__(

@@ -56,12 +56,7 @@ class ImageFault(NamedTuple):
 
 
 class CameraWatch:
-    """Find frozen, black and unusually lit images among those that the policy is shown.
-
-    Args:
-        ranges: brightness and contrast of the demonstrations, where they are known.
-        config: after how long each is a fault.
-    """
+    """Find frozen, black and unusually lit images among those that the policy is shown."""
 
     def __init__(self, ranges: DemonstratedRanges, config: SafetyConfig):
         self._levels, self._config = ranges.images, config
@@ -87,7 +82,7 @@ class CameraWatch:
         if (limit := self._config.frozen_camera_time) == 0:
             return None
         last = self._last.get(name)
-        if last is None or last.shape != image.shape or not np.array_equal(last, image):
+        if last is None or not np.array_equal(last, image):
             self._last[name], self._changed[name] = image.copy(), now
             return None
         still = now - self._changed[name]

@@ -37,9 +37,6 @@ class Supervisor:
     """Let a command pass only if it is finite, fresh and within the limits; else hold.
 
     Args:
-        space: what each dimension is and may do.
-        config: when a fault is declared.
-        events: told of every intervention.
         seconds: between two commands.
         max_age: of what an action was made from, in seconds.
         release: the owner's hook at the end of `hold_time`; None holds on.

@@ -53,8 +53,6 @@ class PolicyServer:
     Args:
         policy: predicts chunks; a batch at a time where `config.largest_batch` is above 1.
         identity: which weights these are: {"name", "file", "sha256"}; clients pin the last.
-        keys: of the clients' observations.
-        config: address, access and limits.
 
     Raises:
         UserError: the keys do not fit the schema, or an observation would not fit a message.
@@ -160,10 +158,8 @@ class PolicyServer:
 
     def _health(self, connection: ServerConnection) -> Response:
         if (busy := self._predictor.busy_seconds()) > self.config.stall_seconds:
-            return connection.respond(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"the policy has not answered for {busy:.0f} s\n",
-            )
+            reason = f"the policy has not answered for {busy:.0f} s\n"
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, reason)
         return connection.respond(HTTPStatus.OK, "OK\n")
 
     async def _page(self, connection: ServerConnection) -> Response:
@@ -179,9 +175,8 @@ class PolicyServer:
             )
         except Exception:
             _log.exception("the status page failed")
-            return connection.respond(
-                HTTPStatus.INTERNAL_SERVER_ERROR, "the status page failed; see the log\n"
-            )
+            reason = "the status page failed; see the log\n"
+            return connection.respond(HTTPStatus.INTERNAL_SERVER_ERROR, reason)
         response = connection.respond(HTTPStatus.OK, page)
         del response.headers["Content-Type"]
         response.headers["Content-Type"] = "text/html; charset=utf-8"
@@ -189,16 +184,12 @@ class PolicyServer:
 
     def _refusal(self, arm: str) -> tuple[HTTPStatus, str] | None:
         """Why a client of this arm cannot be let in; None if it can."""
-        if len(self.status.clients) >= self.config.most_clients:
-            return (
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{self.config.most_clients} clients are connected, which is the limit",
-            )
+        if len(self.status.clients) >= (most := self.config.most_clients):
+            reason = f"{most} clients are connected, which is the limit"
+            return HTTPStatus.SERVICE_UNAVAILABLE, reason
         if len(arm) > LONGEST_ARM_NAME:
-            return (
-                HTTPStatus.BAD_REQUEST,
-                f"an arm's name has at most {LONGEST_ARM_NAME} characters",
-            )
+            reason = f"an arm's name has at most {LONGEST_ARM_NAME} characters"
+            return HTTPStatus.BAD_REQUEST, reason
         if arm and (other := next((c for c in self.status.clients if c.arm == arm), None)):
             return (
                 HTTPStatus.CONFLICT,

@@ -1,7 +1,7 @@
 """A policy server's status as a page for people: what it serves, how fast, and what went wrong."""
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +15,6 @@ REFRESH_SECONDS = 2
 CHART_SIZE = (560, 280)
 LARGEST_WIDTH = 320
 """Pixels; wider images are thinned before they are sent."""
-
-
-class LastExchange(NamedTuple):
-    """The last observation and its chunk; images with captions, None where pillow is missing."""
-
-    client: str
-    ago: str
-    images: list[tuple[Image, str]] | None
-    state: Table
-    charts: list[Chart]
 
 
 def status_page(
@@ -104,11 +94,12 @@ def _draw_latencies(latencies: np.ndarray) -> Chart:
     )
 
 
-def _show_exchange(last: Exchange, schema: Schema, now: float) -> LastExchange:
-    """Lay out the observation and draw the actions, one chart per unit."""
+def _show_exchange(last: Exchange, schema: Schema, now: float) -> dict[str, Any]:
+    """Lay out the observation for the template and draw the actions, one chart per unit."""
+    images: list[tuple[Image, str]] | None
     try:
         images = [_show_camera(last.observation.images[name], name) for name in schema.camera_names]
-    except ImportError:
+    except ImportError:  # pillow is missing
         images = None
     values = map(float, last.observation.state)
     state = zip(schema.state_names, values, schema.state_units, strict=True)
@@ -127,8 +118,13 @@ def _show_exchange(last: Exchange, schema: Schema, now: float) -> LastExchange:
         )
         for unit in dict.fromkeys(schema.action_units)
     ]
-    table = tabulate(("state", "value", "unit"), state)
-    return LastExchange(last.client, _format_duration(now - last.time), images, table, charts)
+    return {
+        "client": last.client,
+        "ago": _format_duration(now - last.time),
+        "images": images,
+        "state": tabulate(("state", "value", "unit"), state),
+        "charts": charts,
+    }
 
 
 def _tabulate_inputs(schema: Schema, keys: dict[str, Any]) -> Table:
