@@ -30,12 +30,12 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 @contextmanager
-def writing(what: object) -> Iterator[None]:
-    """Turn an OSError into a UserError that names what cannot be written."""
+def writing(what: object, remedy: str = "") -> Iterator[None]:
+    """Turn an OSError into a UserError that names what cannot be written, and ends in a remedy."""
     try:
         yield
     except OSError as error:
-        raise UserError(f"{what}: cannot be written ({error.strerror or error})") from None
+        raise UserError(f"{what}: cannot be written ({error.strerror or error}){remedy}") from None
 
 
 @contextmanager

@@ -11,17 +11,19 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
+from act_policy.data.aloha.dataset import AlohaHDF5Dataset
 from act_policy.data.aloha.episode import write_episode
 from act_policy.data.conversion.check import check_episode
 from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
+from act_policy.data.lerobot.dataset import LeRobotDataset
 from act_policy.data.lerobot.source import Parts, describe, take_apart
 from act_policy.data.lerobot.staging import (
     LeRobotWriterConfig,
@@ -33,14 +35,37 @@ from act_policy.data.lerobot.staging import (
 from act_policy.data.lerobot.writer import assemble
 from act_policy.data.open import CONVERSION_FILE
 from act_policy.data.video.writer import check_encoder
-from act_policy.errors import UserError, check_choice
+from act_policy.errors import UserError, check_choice, writing
 from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
 from act_policy.system.locks import try_lock
 from act_policy.system.processes import run_jobs, usable_cores
 
 FORMATS = ("lerobot_v3", "aloha_hdf5")
 STAGING_FOLDER = ".unfinished"
+FREE_SPACE = "Free some space and run the same command again."
 _STUCK_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What is converted, where to and how; see `convert`."""
+
+    source: DemonstrationDataset
+    out: Path
+    target: str
+    config: LeRobotWriterConfig
+    undecodable: str
+    workers: int
+
+    @property
+    def staging(self) -> Path:
+        """The folder of episodes that are not part of the dataset yet."""
+        return self.out / STAGING_FOLDER
+
+    @cached_property
+    def parts(self) -> Parts | None:
+        """What the source offers to a LeRobotDataset; None for an HDF5 target."""
+        return take_apart(self.source) if self.target == "lerobot_v3" else None
 
 
 def convert(
@@ -77,8 +102,8 @@ def convert(
     check_choice("undecodable", undecodable, ("stop", "skip"))
     out, config = Path(out), config or LeRobotWriterConfig()
     source = _instruct(source, instruction)
-    workers = workers or usable_cores()
-    if target == "lerobot_v3" and config.images == "video" and not take_apart(source).has_videos:
+    job = Conversion(source, out, target, config, undecodable, workers or usable_cores())
+    if job.parts and config.images == "video" and not job.parts.has_videos:
         for camera in source.schema.cameras:
             check_encoder(config.codec, camera.height, camera.width)
     plan = {
@@ -86,27 +111,15 @@ def convert(
         "source": str(source.folder.resolve()),
         "content": _fingerprint(source),
         "undecodable": undecodable,
-        **(asdict(config) if target == "lerobot_v3" else {}),
+        **(asdict(config) if job.parts else {}),
     }
-    try:
-        with _claim(out, plan) as finished:
-            staging = out / STAGING_FOLDER
-            if not finished:
-                _stage_all(source, out, target, config, undecodable, workers)
-            episodes = _read_all_staged(source, staging) if not finished else None
-            kept = _find_kept(source, out, episodes)
-            if episodes is not None and target == "lerobot_v3":
-                _assemble(source, out, [episodes[e] for e in kept], config, workers)
-            _check_all(source, out, kept, workers)
-            if not finished:
-                left_out = {e.episode: e.left_out for e in episodes or [] if e.left_out}
-                _write_plan(out, plan | {"finished": True, "left_out": left_out})
-                shutil.rmtree(staging)
-    except OSError as error:
-        raise UserError(
-            f"{out}: could not be written ({error.strerror or error}); finished parts are kept. "
-            "Free some space and run the same command again."
-        ) from error
+    with writing(out, f"; finished parts are kept. {FREE_SPACE}"), _claim(out, plan) as before:
+        left_out = _write(job) if before is None else before
+        kept = [e for e in range(len(source.episodes)) if str(e) not in left_out]
+        _check_all(job, kept)
+        if before is None:
+            _write_plan(out, plan | {"finished": True, "left_out": left_out})
+        shutil.rmtree(job.staging)
     return _summary(source, out, kept)
 
 
@@ -138,14 +151,17 @@ def _fingerprint(source: DemonstrationDataset) -> str:
 
 
 @contextmanager
-def _claim(out: Path, plan: dict[str, Any]) -> Iterator[bool]:
-    """Claim the folder for this conversion; yield whether it is finished already."""
+def _claim(out: Path, plan: dict[str, Any]) -> Iterator[dict[str, str] | None]:
+    """Claim the folder for this conversion.
+
+    Yields the reasons by number of the episodes that it left out, or None if it is not finished.
+    """
     file = out / CONVERSION_FILE
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: is a file; out= must be a folder")
     if out.resolve() == Path(plan["source"]):
         raise UserError(f"{out}: is the source itself; give another folder as out=")
-    finished = False
+    left_out = None
     if file.exists():
         try:
             before = json.loads(file.read_text())
@@ -157,7 +173,8 @@ def _claim(out: Path, plan: dict[str, Any]) -> Iterator[bool]:
                 + "; ".join(f"{n} was {before.get(n)}, now {plan[n]}" for n in different)
                 + ". Give another folder as out=, or remove this one."
             )
-        finished = bool(before.get("finished"))
+        if before.get("finished"):
+            left_out = before.get("left_out", {})
     elif out.exists() and (found := sorted(filter(_is_foreign, os.listdir(out)))):
         raise UserError(
             f"{out}: holds something else ({', '.join(found[:5])}); give a new or empty folder"
@@ -168,9 +185,7 @@ def _claim(out: Path, plan: dict[str, Any]) -> Iterator[bool]:
     with (out / STAGING_FOLDER / "lock").open("wb") as lock:
         if not try_lock(lock):
             raise UserError(f"{out}: another process is converting into this folder")
-        yield finished
-    if finished:
-        shutil.rmtree(out / STAGING_FOLDER)
+        yield left_out
 
 
 def _is_foreign(name: str) -> bool:
@@ -183,74 +198,57 @@ def _write_plan(out: Path, plan: dict[str, Any]) -> None:
         file.write(json.dumps(plan, indent=2).encode())
 
 
-def _stage_all(
-    source: DemonstrationDataset,
-    out: Path,
-    target: str,
-    config: LeRobotWriterConfig,
-    undecodable: str,
-    workers: int,
-) -> None:
-    staging = out / STAGING_FOLDER
-    todo = [e for e in range(len(source.episodes)) if read_staged(staging, e) is None]
-    steps = int(source.lengths.sum())
+def _write(job: Conversion) -> dict[str, str]:
+    """Write all episodes; return the reasons by number of those that are left out."""
+    _stage_all(job)
+    staged = [read_staged(job.staging, episode) for episode in range(len(job.source.episodes))]
+    kept = [episode for episode in staged if episode and not episode.left_out]
+    left_out = {str(e.episode): e.left_out for e in staged if e and e.left_out}
+    if not kept:
+        why = next(iter(left_out.values()))
+        raise UserError(f"{job.source.folder}: no episode can be decoded; {why}")
+    if job.parts:
+        _assemble(job, job.parts, kept)
+    return left_out
+
+
+def _stage_all(job: Conversion) -> None:
+    lengths = job.source.lengths
+    todo = [e for e in range(len(lengths)) if read_staged(job.staging, e) is None]
+    steps = int(lengths.sum())
     with tqdm(total=steps, desc="converting", unit="step", disable=None) as bar:
-        bar.update(steps - int(source.lengths[todo].sum()))
+        bar.update(steps - int(lengths[todo].sum()))
         run_jobs(
-            partial(_make_stager, source, out, target, config, undecodable),
+            partial(_make_stager, job),
             todo,
-            workers,
+            job.workers,
             _STUCK_SECONDS,
-            lambda episode, _: (bar.update(int(source.lengths[episode])), None)[1],
+            lambda episode, _: (bar.update(int(lengths[episode])), None)[1],
         )
 
 
-def _make_stager(
-    source: DemonstrationDataset,
-    out: Path,
-    target: str,
-    config: LeRobotWriterConfig,
-    undecodable: str,
-) -> Callable[[int, Callable[[], None]], None]:
+def _make_stager(job: Conversion) -> Callable[[int, Callable[[], None]], None]:
     """Return the function that stages one episode; called once in each process."""
-    parts = take_apart(source) if target == "lerobot_v3" else None
-    return partial(_stage_one, source, parts, out, config, undecodable)
+    return partial(_stage_one, job)
 
 
-def _stage_one(
-    source: DemonstrationDataset,
-    parts: Parts | None,
-    out: Path,
-    config: LeRobotWriterConfig,
-    undecodable: str,
-    episode: int,
-    alive: Callable[[], None],
-) -> None:
-    """Stage one episode: the parts of a LeRobotDataset, or an HDF5 file if parts is None."""
-    about, staging = source.episodes[episode], out / STAGING_FOLDER
+def _stage_one(job: Conversion, episode: int, alive: Callable[[], None]) -> None:
+    """Stage one episode: the parts of a LeRobotDataset, or an HDF5 file."""
+    about = job.source.episodes[episode]
     known = StagedEpisode(
         episode, about.length, [about.instruction], {}, {}, about.seed, about.outcome
     )
-    try:
-        if parts is not None:
-            stage_episode(parts, known, staging, config, alive)
-        else:
-            _write_hdf5(source, episode, hdf5_path(out, episode), alive)
-            write_staged(staging, known)
-    except UndecodableFrameError as error:
-        if undecodable == "stop":
-            raise
-        write_staged(staging, known._replace(left_out=str(error)))
-    except OSError as error:
-        raise UserError(
-            f"{out}: {about.name} could not be written "
-            f"({error.strerror or error}). Free some space and run the same command again."
-        ) from error
-
-
-def hdf5_path(out: Path, episode: int) -> Path:
-    """Return the path of an episode's file."""
-    return out / f"episode_{episode:06d}.hdf5"
+    with writing(f"{job.out}: {about.name}", f". {FREE_SPACE}"):
+        try:
+            if job.parts:
+                stage_episode(job.parts, known, job.staging, job.config, alive)
+            else:
+                _write_hdf5(job.source, episode, job.out / f"episode_{episode:06d}.hdf5", alive)
+                write_staged(job.staging, known)
+        except UndecodableFrameError as error:
+            if job.undecodable == "stop":
+                raise
+            write_staged(job.staging, known._replace(left_out=str(error)))
 
 
 def _write_hdf5(
@@ -282,83 +280,46 @@ def _write_hdf5(
     )
 
 
-def _read_all_staged(source: DemonstrationDataset, staging: Path) -> list[StagedEpisode]:
-    found = [read_staged(staging, episode) for episode in range(len(source.episodes))]
-    return [episode for episode in found if episode is not None]
-
-
-def _find_kept(
-    source: DemonstrationDataset, out: Path, episodes: list[StagedEpisode] | None
-) -> list[int]:
-    """Return the episodes that are converted, by their number in the source."""
-    if episodes is None:
-        left_out = json.loads((out / CONVERSION_FILE).read_text()).get("left_out", {})
-        return [e for e in range(len(source.episodes)) if str(e) not in left_out]
-    kept = [episode.episode for episode in episodes if not episode.left_out]
-    if not kept:
-        raise UserError(f"{source.folder}: no episode can be decoded; {episodes[0].left_out}")
-    return kept
-
-
-def _assemble(
-    source: DemonstrationDataset,
-    out: Path,
-    episodes: list[StagedEpisode],
-    config: LeRobotWriterConfig,
-    workers: int,
-) -> None:
+def _assemble(job: Conversion, parts: Parts, episodes: list[StagedEpisode]) -> None:
     with tqdm(desc="assembling", unit="file", disable=None) as bar:
 
         def show(done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
-        about = describe(take_apart(source), config.images == "video")
-        assemble(out, out / STAGING_FOLDER, episodes, about, config, workers, show)
+        about = describe(parts, job.config.images == "video")
+        assemble(job.out, job.staging, episodes, about, job.config, job.workers, show)
 
 
-def _check_all(source: DemonstrationDataset, out: Path, kept: list[int], workers: int) -> None:
+def _check_all(job: Conversion, kept: list[int]) -> None:
     pairs = list(enumerate(kept))
     with tqdm(total=len(pairs), desc="checking", unit="episode", disable=None) as bar:
         run_jobs(
-            partial(_make_checker, source, out),
+            partial(_make_checker, job),
             pairs,
-            workers,
+            job.workers,
             _STUCK_SECONDS,
             lambda *_: (bar.update(1), None)[1],
         )
 
 
-def _make_checker(source: DemonstrationDataset, out: Path) -> Callable[..., None]:
+def _make_checker(job: Conversion) -> Callable[..., None]:
     # `open_dataset` refuses the folder, which does not count as a dataset yet.
-    written = _reopen(out)
-    if written.schema != source.schema:
-        differences = written.schema.differences(source.schema)
-        raise UserError(f"{out}: the schema differs from the source's: {'; '.join(differences)}")
-    return partial(check_episode, source, written)
-
-
-def _reopen(out: Path) -> DemonstrationDataset:
-    if (out / "meta" / "info.json").exists():
-        from act_policy.data.lerobot.dataset import LeRobotDataset
-
-        return LeRobotDataset(out)
-    from act_policy.data.aloha.dataset import AlohaHDF5Dataset
-
-    return AlohaHDF5Dataset(out)
+    written: DemonstrationDataset
+    written = LeRobotDataset(job.out) if job.parts else AlohaHDF5Dataset(job.out)
+    if written.schema != job.source.schema:
+        differences = "; ".join(written.schema.differences(job.source.schema))
+        raise UserError(f"{job.out}: the schema differs from the source's: {differences}")
+    return partial(check_episode, job.source, written)
 
 
 def _summary(source: DemonstrationDataset, out: Path, kept: list[int]) -> str:
     text = f"{out}: {len(kept)} episodes, {int(source.lengths[kept].sum())} steps, all checked"
     if missing := len(source.episodes) - len(kept):
         text += f"; {missing} left out, named in {CONVERSION_FILE}"
-    if lost := _not_converted(source, out):
+    # contents that the source's reader left alone may still be columns of a LeRobotDataset
+    file = out / "meta" / "info.json"
+    copied = json.loads(file.read_text())["features"] if file.exists() else {}
+    if lost := [name for name in source.left_alone if name not in copied]:
         text += f"; not converted: {', '.join(lost)}"
     return text
-
-
-def _not_converted(source: DemonstrationDataset, out: Path) -> list[str]:
-    """List the contents that the source's reader left alone and the new dataset lacks."""
-    file = out / "meta" / "info.json"
-    kept = json.loads(file.read_text())["features"] if file.exists() else {}
-    return [name for name in source.left_alone if name not in kept]

@@ -13,7 +13,7 @@ import pytest
 from act_policy.data.aloha.episode import write_episode
 from act_policy.data.conversion import convert as converting
 from act_policy.data.conversion.check import check_episode
-from act_policy.data.conversion.convert import convert
+from act_policy.data.conversion.convert import Conversion, convert
 from act_policy.data.lerobot.features import read_tasks
 from act_policy.data.lerobot.metadata import read_columns
 from act_policy.data.lerobot.staging import LeRobotWriterConfig, staged_path
@@ -243,7 +243,8 @@ def test_the_texts_of_a_lerobot_dataset_are_read_once_per_process(tmp_path, monk
     )
     staging = tmp_path / "out" / converting.STAGING_FOLDER
     staging.mkdir(parents=True)
-    stage_one = converting._make_stager(source, tmp_path / "out", "lerobot_v3", PNG, "stop")
+    job = Conversion(source, tmp_path / "out", "lerobot_v3", PNG, "stop", workers=1)
+    stage_one = converting._make_stager(job)
     for episode in range(len(source.episodes)):
         stage_one(episode, lambda: None)
     assert len(list(staging.iterdir())) >= len(source.episodes)
