@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from act_policy.checkpoints.bundle import to_checkpoint
-from act_policy.data.loading.samples import Batch
+from act_policy.data.loading.batches import Batch
 from act_policy.errors import UserError, check_whole_number
 from act_policy.model.act import ACTOutput, Latent
 from act_policy.model.policy import ACTPolicy

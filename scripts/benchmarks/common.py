@@ -117,7 +117,7 @@ def random_batch(schema: Any, chunk_length: int, size: int, seed: int) -> Any:
     """Return a random batch like those of the data module."""
     import torch
 
-    from act_policy.data.loading.samples import Batch
+    from act_policy.data.loading.batches import Batch
     from act_policy.types import Observation
 
     generator = torch.Generator().manual_seed(seed)

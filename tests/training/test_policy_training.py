@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from act_policy import ACTPolicy
-from act_policy.data.loading.samples import Batch
+from act_policy.data.loading.batches import Batch
 from act_policy.errors import UserError
 from act_policy.training import policy_training, resume
 from act_policy.training.build import build_training

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from act_policy.data.loading.samples import Batch
+from act_policy.data.loading.batches import Batch
 from act_policy.report.learning_curves import draw_learning_curves, read_metrics
 from act_policy.report.page import render_page
 from act_policy.training.callbacks.training_report import TrainingReport

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from act_policy.data.aloha.episode import write_episode
+from act_policy.data.loading.batches import Batch
 from act_policy.data.loading.datamodule import DemonstrationDataModule
-from act_policy.data.loading.samples import Batch
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.build import build_training, train
 from act_policy.training.callbacks.checkpoints import Checkpoints

@@ -13,10 +13,8 @@ from torch.utils.data import DataLoader, Subset
 
 from act_policy.data.frames.on_demand import Frames, MixedFrames, open_frames
 from act_policy.data.frames.store import cache_folder
-from act_policy.data.loading.chunks import split_episodes
-from act_policy.data.loading.loader import EpochOrder, ResumableLoader
-from act_policy.data.loading.order import Locality, Mix
-from act_policy.data.loading.samples import Batch, Samples, as_it_is
+from act_policy.data.loading.batches import Batch, Samples, as_it_is
+from act_policy.data.loading.order import EpochOrder, Locality, Mix, ResumableLoader
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.data.selection.demonstrations import (
     Demonstrations,
@@ -140,17 +138,14 @@ class DemonstrationDataModule(LightningDataModule):
     @cached_property
     def _split(self) -> tuple[np.ndarray, np.ndarray]:
         count = len(self.dataset.episodes)
-        if self._given == (None, None):
+        given, given_held_out = self._given
+        if given is None and given_held_out is None:
             return split_episodes(count, self._held_out_fraction, self._seed)
-        train, held_out = (
-            None if given is None else choose_episodes(name, given, self.dataset)
-            for name, given in zip(
-                ("train_episodes", "held_out_episodes"), self._given, strict=True
-            )
-        )
-        held_out = held_out or []
-        if train is None:
-            train = [episode for episode in range(count) if episode not in set(held_out)]
+        held_out = choose_episodes("held_out_episodes", given_held_out or [], self.dataset)
+        if given is None:
+            train = sorted(set(range(count)) - set(held_out))
+        else:
+            train = choose_episodes("train_episodes", given, self.dataset)
         if both := sorted(set(train) & set(held_out)):
             on_disk = [self.dataset.episodes[episode].index for episode in both]
             raise UserError(f"episodes {on_disk} are in train_episodes and in held_out_episodes")
@@ -268,6 +263,27 @@ class DemonstrationDataModule(LightningDataModule):
             # torch's own watchdog only sees the fork server, which itself waits for the worker
             "worker_init_fn": end_with_parent if self._workers else None,
         }
+
+
+def split_episodes(
+    count: int, held_out_fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the episodes to hold out of training.
+
+    A fraction above 0 holds out at least one of two or more episodes; at least one episode is
+    always left to train on. The same count, fraction and seed give the same split.
+
+    Returns:
+        int64 (train,) and int64 (held out,), each ascending; together every episode once.
+    """
+    if not 0 <= held_out_fraction < 1:
+        raise UserError(f"held_out_fraction must be at least 0 and below 1: {held_out_fraction}")
+    wanted = round(count * held_out_fraction)
+    if held_out_fraction > 0:
+        wanted = max(wanted, 1)
+    wanted = min(wanted, count - 1)
+    order = np.random.default_rng(seed).permutation(count)
+    return np.sort(order[wanted:]), np.sort(order[:wanted])
 
 
 def _clean_processes() -> BaseContext:

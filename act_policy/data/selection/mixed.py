@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from act_policy.data.dataset import Episode, VectorDimensions, lengths_of
+from act_policy.data.dataset import DemonstrationDataset, Episode, VectorDimensions, lengths_of
 from act_policy.data.selection.selected import SelectedDataset
 from act_policy.errors import UserError
 from act_policy.types import Schema
 
 
-class MixedDataset:
+class MixedDataset(DemonstrationDataset):
     """Several datasets one after the other, each with a weight.
 
     Episodes are named FOLDER/EPISODE; their indices on disk are counted through all datasets.
@@ -60,56 +60,45 @@ class MixedDataset:
         )
 
     def state(self, episode: int) -> np.ndarray:
-        """Return float32 (T, s)."""
         part, inside = self._find(episode)
         return part.state(inside)
 
     def action(self, episode: int) -> np.ndarray:
-        """Return float32 (T, a), absolute."""
         part, inside = self._find(episode)
         return part.action(inside)
 
     def timestamps(self, episode: int) -> np.ndarray | None:
-        """Return float64 (T,), each step's time of recording in s; None if the files lack it."""
         part, inside = self._find(episode)
         return part.timestamps(inside)
 
     def vector(self, episode: int, name: str) -> np.ndarray:
-        """Return one of `vector_names`, float32 (T, n)."""
         part, inside = self._find(episode)
         return part.vector(inside, name)
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
-        """Return the names and units of a vector's dimensions."""
         return self.parts[0].vector_dimensions(name)
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
-        """Return uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
         part, inside = self._find(episode)
         return part.frame(inside, step, camera)
 
     def image_file(self, episode: int, camera: str) -> Path:
-        """Return the file that holds the camera's frames of an episode."""
         part, inside = self._find(episode)
         return part.image_file(inside, camera)
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
-        """Return int64 (T,), offsets of raw frames in the image file; None if not used raw."""
         part, inside = self._find(episode)
         return part.frame_offsets(inside, camera)
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
-        """Return all that the frames depend on except the image file's bytes."""
         part, inside = self._find(episode)
         return part.frame_key(inside, camera)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
-        """Return int64, ascending steps from which decoding can begin; None if from every step."""
         part, inside = self._find(episode)
         return part.key_steps(inside, camera)
 
     def close(self) -> None:
-        """Close the files opened to read frames."""
         for part in self.parts:
             part.close()
 

@@ -20,7 +20,7 @@ from act_policy.images.resize import crop_and_resize
 from act_policy.types import Schema
 
 
-class SelectedDataset:
+class SelectedDataset(DemonstrationDataset):
     """The selected part of a dataset: demonstrations like any other.
 
     Steps, cameras and dimensions are counted and named as the policy will see them. The reader has
@@ -87,24 +87,19 @@ class SelectedDataset:
         self.notes = source.notes
 
     def state(self, episode: int) -> np.ndarray:
-        """Return float32 (T, s)."""
         return self._states[episode]
 
     def action(self, episode: int) -> np.ndarray:
-        """Return float32 (T, a), absolute."""
         return self._actions[episode]
 
     def timestamps(self, episode: int) -> np.ndarray | None:
-        """Return float64 (T,), each step's time of recording in s; None if the files lack it."""
         times = self._source.timestamps(episode)
         return None if times is None else self._cut(episode, times)
 
     def vector(self, episode: int, name: str) -> np.ndarray:
-        """Return one of `vector_names`, float32 (T, n)."""
         return self._cut(episode, self._source.vector(episode, name))
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
-        """Return the names and units of a vector's dimensions."""
         return self._source.vector_dimensions(name)
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
@@ -117,24 +112,20 @@ class SelectedDataset:
         return crop_and_resize(image, changed.crop, changed.height, changed.width)
 
     def image_file(self, episode: int, camera: str) -> Path:
-        """Return the file that holds the camera's frames of an episode."""
         return self._source.image_file(episode, self._camera_of[camera])
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
-        """Return int64 (T,), offsets of raw frames in the image file; None if not used raw."""
         if camera in self._changed:
             return None
         offsets = self._source.frame_offsets(episode, self._camera_of[camera])
         return None if offsets is None else self._cut(episode, offsets)
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
-        """Return all that the frames depend on except the image file's bytes."""
         key = self._source.frame_key(episode, self._camera_of[camera])
         scaled_by = ("pillow",) if camera in self._changed else ()
         return (*key, int(self._parts[episode, 0]), *scaled_by)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
-        """Return int64, ascending steps from which decoding can begin; None if from every step."""
         keys = self._source.key_steps(episode, self._camera_of[camera])
         if keys is None:
             return None
@@ -142,7 +133,6 @@ class SelectedDataset:
         return np.unique(np.maximum(keys[keys < end] - first, 0))
 
     def close(self) -> None:
-        """Close the files opened to read frames."""
         self._source.close()
 
     def __copy__(self) -> "SelectedDataset":
@@ -158,9 +148,8 @@ class SelectedDataset:
     def _take_state(self, episode: int, dimensions: np.ndarray) -> np.ndarray:
         every = [self._source.state(episode)]
         every += [self._source.vector(episode, vector) for vector in self._append]
-        if len(every) == 1:
-            return _columns(self._cut(episode, every[0]), dimensions)
-        return _columns(self._cut(episode, np.concatenate(every, axis=1)), dimensions)
+        values = every[0] if len(every) == 1 else np.concatenate(every, axis=1)
+        return _columns(self._cut(episode, values), dimensions)
 
 
 def _columns(values: np.ndarray, dimensions: np.ndarray) -> np.ndarray:

@@ -128,14 +128,9 @@ def find_dimensions(
 
 def find_relative(relative: bool | Sequence[str], schema: Schema, where: str) -> tuple[str, ...]:
     """Return the action dimensions that are learned relative to the state of the same name."""
-    units = dict(zip(schema.state_names, schema.state_units, strict=True))
-    alike = [
-        name
-        for name, unit in zip(schema.action_names, schema.action_units, strict=True)
-        if units.get(name) == unit
-    ]
     if relative is False:
         return ()
+    alike = [action[0] for action in schema.actions if action in schema.states]
     if relative is True:
         chosen = [name for name in alike if "gripper" not in name.lower()]
         if not chosen:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.loading.chunks import chunk_rows
+from act_policy.data.loading.batches import chunk_rows
 from act_policy.data.statistics import compute_statistics
 from act_policy.types import Schema
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.data.dataset import DemonstrationDataset, observation_at
-from act_policy.data.loading.chunks import chunk_rows
+from act_policy.data.loading.batches import chunk_rows
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
 from act_policy.evaluation.open_loop.baselines import HoldStill, NearestDemonstration, Pool

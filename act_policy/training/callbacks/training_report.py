@@ -8,7 +8,7 @@ import lightning
 import torch
 from torch import Tensor
 
-from act_policy.data.loading.samples import Batch
+from act_policy.data.loading.batches import Batch
 from act_policy.report.learning_curves import ERROR_PREFIX, draw_learning_curves
 from act_policy.report.page import render_page, write_page
 from act_policy.training.metrics_file import MetricsFile

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from act_policy.data.loading.chunks import chunk_rows, split_episodes
+from act_policy.data.loading.batches import chunk_rows
+from act_policy.data.loading.datamodule import split_episodes
 from act_policy.errors import UserError
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from act_policy.data.aloha.episode import write_episode
 from act_policy.data.loading.datamodule import DemonstrationDataModule
-from act_policy.data.loading.loader import EpochOrder
+from act_policy.data.loading.order import EpochOrder
 from act_policy.errors import UserError
 from tests.data.episodes_for_tests import (
     jpeg_rows,

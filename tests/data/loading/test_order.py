@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from act_policy.data.loading.loader import EpochOrder
-from act_policy.data.loading.order import Locality, Mix, arrange, draw_epoch
+from act_policy.data.loading.order import EpochOrder, Locality, Mix, arrange, draw_epoch
 
 block_sizes = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 

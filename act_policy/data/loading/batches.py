@@ -1,4 +1,4 @@
-"""Training samples: the observation of one step, and the actions from that step on."""
+"""Batches of training samples: observations, each with the chunk of actions from its step on."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,7 +11,6 @@ from torch.utils.data import Dataset
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.frames.on_demand import Frames, MixedFrames
 from act_policy.data.frames.store import FrameStore
-from act_policy.data.loading.chunks import chunk_rows
 from act_policy.types import Observation
 
 
@@ -94,6 +93,23 @@ class Samples(Dataset[Batch]):
             episode=torch.from_numpy(episodes),
             step=torch.from_numpy(frames - self._first[episodes]),
         )
+
+
+def chunk_rows(
+    first: np.ndarray, last: np.ndarray, chunk_length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of the actions of many chunks, and which of them are padding.
+
+    Args:
+        first: int (b,), the row of each sample's own step.
+        last: int (b,), the last row of each sample's episode.
+        chunk_length: k, at least 1.
+
+    Returns:
+        int (b, k) rows, clamped to `last`, and bool (b, k), true exactly past it.
+    """
+    rows = first[:, None] + np.arange(chunk_length)
+    return np.minimum(rows, last[:, None]), rows > last[:, None]
 
 
 def as_it_is(batch: Batch) -> Batch:
