@@ -1,4 +1,4 @@
-"""Everything that findings depend on: the demonstrations, read once, and settings."""
+"""Everything that findings depend on: the demonstrations, read once, their statistics, settings."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +41,19 @@ class Pair(NamedTuple):
     unit: str
 
 
+class DimensionReport(NamedTuple):
+    """One dimension of state or action over the finite values of all episodes."""
+
+    field: str
+    name: str
+    unit: str
+    mean: float
+    std: float
+    min: float
+    max: float
+    remark: str
+
+
 class Evidence:
     """Demonstrations as the findings need them, read once.
 
@@ -64,6 +77,39 @@ class Evidence:
     def timestamps(self) -> list[np.ndarray | None]:
         """float64 (T,) seconds at which each step was recorded, None where the file has none."""
         return [self.dataset.timestamps(e) for e in range(len(self.dataset.episodes))]
+
+    @cached_property
+    def dimensions(self) -> list[DimensionReport]:
+        """Those of the state, then those of the action."""
+        return report_dimensions(self.dataset, self.config.std_floor)
+
+
+def report_dimensions(
+    dataset: DemonstrationDataset, std_floor: float = 1e-2
+) -> list[DimensionReport]:
+    """Statistics of each dimension; the remark says what is unusual: constant, not finite, ..."""
+    reports = []
+    for field, read, dimensions in (
+        ("state", dataset.state, dataset.schema.states),
+        ("action", dataset.action, dataset.schema.actions),
+    ):
+        values = np.concatenate([read(e) for e in range(len(dataset.episodes))]).astype(np.float64)
+        for column, (name, unit) in zip(values.T, dimensions, strict=True):
+            finite = column[np.isfinite(column)]
+            mean = std = low = high = np.nan
+            if len(finite):
+                mean, std, low, high = finite.mean(), finite.std(), finite.min(), finite.max()
+            remarks = []
+            if broken := len(column) - len(finite):
+                remarks.append(f"{broken} values are not finite")
+            if low == high:
+                remarks.append("constant")
+            elif std < std_floor:
+                remarks.append(f"nearly constant: std below the floor {std_floor:g}")
+            reports.append(
+                DimensionReport(field, name, unit, mean, std, low, high, "; ".join(remarks))
+            )
+    return reports
 
 
 def _filled(values: np.ndarray) -> np.ndarray:

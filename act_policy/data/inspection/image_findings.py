@@ -6,7 +6,7 @@ import numpy as np
 
 from act_policy.data.inspection.camera_looks import CameraLook
 from act_policy.data.inspection.evidence import Evidence
-from act_policy.data.inspection.finding import Details, Finding, Kind, Verdict, worst_first
+from act_policy.data.inspection.finding import Details, Finding, Kind, Verdict
 
 MOVED = 0.25
 """The robot moved if a dimension moved by more than this share of its deviation: less may be out of
@@ -14,12 +14,12 @@ the camera's sight."""
 
 
 def find_in_images(evidence: Evidence, looks: Sequence[CameraLook]) -> list[Finding]:
-    """Everything unusual about the images that were looked at, the worst first."""
+    """Everything unusual about the images that were looked at."""
     findings = [*_refused(looks), *_undecodable(evidence, looks)]
     for camera in evidence.dataset.schema.camera_names:
         of_camera = [seen for seen in looks if seen.camera == camera]
         findings += [*_empty(camera, of_camera), *_frozen(evidence, camera, of_camera)]
-    return worst_first(findings)
+    return findings
 
 
 def _refused(looks: Sequence[CameraLook]) -> Iterator[Finding]:

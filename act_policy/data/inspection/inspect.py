@@ -5,8 +5,7 @@ from pathlib import Path
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.inspection.camera_looks import CameraLook, look, spread
-from act_policy.data.inspection.dimensions import DimensionReport, report_dimensions
-from act_policy.data.inspection.evidence import Evidence, InspectionConfig
+from act_policy.data.inspection.evidence import DimensionReport, Evidence, InspectionConfig
 from act_policy.data.inspection.file_findings import open_readable
 from act_policy.data.inspection.finding import Finding, Verdict, worst_first
 from act_policy.data.inspection.image_findings import find_in_images
@@ -85,14 +84,7 @@ def inspect_folder(
     looks = look(dataset, shown, MANY, True, every_frame, progress)
     more = look(dataset, others, FEW, False, every_frame, progress)
     findings += [*numbers, *find_in_images(evidence, [*looks, *more])]
-    return Inspection(
-        Path(path),
-        dataset,
-        report_dimensions(dataset, config.std_floor),
-        worst_first(findings),
-        shown,
-        looks,
-    )
+    return Inspection(Path(path), dataset, evidence.dimensions, worst_first(findings), shown, looks)
 
 
 def inspect_before_training(

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from act_policy.data.inspection.dimensions import report_dimensions
 from act_policy.data.inspection.evidence import Evidence
-from act_policy.data.inspection.finding import Details, Finding, Kind, Verdict, worst_first
+from act_policy.data.inspection.finding import Details, Finding, Kind, Verdict
 from act_policy.data.inspection.stillness import longest_still_stretch
 from act_policy.data.inspection.tracking_findings import equal, follows, offset
 
@@ -39,8 +38,8 @@ CHUNK_SHARE = 0.5
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Everything unusual that shows without decoding an image, the worst first."""
-    return worst_first(finding for search in SEARCHES for finding in search(evidence))
+    """Everything unusual that shows without decoding an image."""
+    return [finding for search in SEARCHES for finding in search(evidence)]
 
 
 def not_finite(evidence: Evidence) -> Iterator[Finding]:
@@ -66,12 +65,8 @@ def not_finite(evidence: Evidence) -> Iterator[Finding]:
 
 def constant(evidence: Evidence) -> Iterator[Finding]:
     """Report dimensions that never move: a warning where the joint's other half does move."""
-    schema = evidence.dataset.schema
-    reports = report_dimensions(evidence.dataset)
-    rows = {
-        "state": reports[: schema.state_size],
-        "action": reports[schema.state_size :],
-    }
+    reports, count = evidence.dimensions, evidence.dataset.schema.state_size
+    rows = {"state": reports[:count], "action": reports[count:]}
     still = {field: {i for i, r in enumerate(rows[field]) if r.min == r.max} for field in rows}
     suspect = set()
     for pair in evidence.pairs:
@@ -93,8 +88,7 @@ def constant(evidence: Evidence) -> Iterator[Finding]:
 
 def nearly_constant(evidence: Evidence) -> Iterator[Finding]:
     """Report dimensions that move less than the normaliser's floor: they count less in the loss."""
-    floor = evidence.config.std_floor
-    reports = report_dimensions(evidence.dataset, floor)
+    floor, reports = evidence.config.std_floor, evidence.dimensions
     low = [r for r in reports if r.min < r.max and r.std < floor]
     if low:
         moving = sum(r.min < r.max for r in reports)

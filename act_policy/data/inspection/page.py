@@ -7,8 +7,7 @@ import numpy as np
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.inspection.camera_looks import CameraLook
-from act_policy.data.inspection.dimensions import DimensionReport
-from act_policy.data.inspection.finding import Finding
+from act_policy.data.inspection.evidence import DimensionReport
 from act_policy.data.inspection.inspect import Inspection
 from act_policy.data.inspection.sentences import advice
 from act_policy.data.inspection.tables import CAMERA_COLUMNS, list_cameras, overview, verdict_line
@@ -96,10 +95,11 @@ def _show_episode(
         f"{dataset.lengths[episode]} steps, {seconds:.2f} s",
         dataset.episodes[episode].instruction,
     ]
+    kinds = [f"{f.kind} ({f.verdict})" for f in inspection.findings if episode in f.episodes]
     return ShownEpisode(
         dataset.episodes[episode].name,
         ". ".join(filter(None, about)),
-        _join_kinds([f for f in inspection.findings if episode in f.episodes]),
+        ", ".join(dict.fromkeys(kinds)),
         [
             (
                 look.camera,
@@ -114,10 +114,6 @@ def _show_episode(
             *_draw("action", dataset.action(episode), schema.action_names, schema.rate),
         ],
     )
-
-
-def _join_kinds(findings: list[Finding]) -> str:
-    return ", ".join(dict.fromkeys(f"{f.kind} ({f.verdict})" for f in findings))
 
 
 def _draw(field: str, values: np.ndarray, names: tuple[str, ...], rate: float) -> Iterator[Chart]:

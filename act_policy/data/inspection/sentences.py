@@ -11,6 +11,44 @@ MOST_LISTED = 5
 """Episodes that a sentence names; it counts the others."""
 
 
+_SENTENCES = {
+    Kind.BROKEN_FILE: "{error}",
+    Kind.UNLIKE_FILE: "{error}",
+    Kind.READER_NOTE: "{note}",
+    Kind.NOT_FINITE: "{subject} is not a finite number in {listed}",
+    Kind.FAILED: "marked as failed: {listed}",
+    Kind.RATE: "the dataset says {stated:g} steps per second, its timestamps say otherwise in "
+    "{listed}",
+    Kind.GAPS: "steps that took longer than {periods:g} periods in {listed}",
+    Kind.JUMPS: "{subject} jumps within one step in {listed}",
+    Kind.IDLE: "nothing moves for a long time in {listed}",
+    Kind.DUPLICATES: "states and actions are those of another episode in {listed}",
+    Kind.ENDS_EARLY: "far shorter than the others: {listed}",
+    Kind.SHORT: "{listed}",
+    Kind.LONG_CHUNK: "chunk_length {chunk_length} is more than half of {listed}; {padded:.0%} of "
+    "all targets are padding",
+    Kind.MISPLACED_IMAGES: "{error}",
+    Kind.BLACK_CAMERA: "every image of camera {subject} that was looked at is black in {listed}",
+    Kind.EMPTY_CAMERA: "every image of camera {subject} that was looked at is of one colour in "
+    "{listed}",
+    Kind.FROZEN_CAMERA: "camera {subject} shows the same although the robot moves in {listed}",
+}
+"""To be filled with the subject, the details and the list of episodes; `sentence` has the rest."""
+
+_REMARKS = {
+    Kind.NOT_FINITE: "{count} values, first {dimension} at step {step}",
+    Kind.RATE: "{measured:.4g}",
+    Kind.GAPS: "{seconds:.2f} s after step {step}",
+    Kind.JUMPS: "{dimension} by {size:.3g} after step {step}",
+    Kind.IDLE: "{seconds:.1f} s from step {step} on, {steps} of {length} steps",
+    Kind.ENDS_EARLY: "{length} steps, half of them have {median:g} or more",
+    Kind.SHORT: "{seconds:.2g} s",
+    Kind.LONG_CHUNK: "{length} steps",
+    Kind.FROZEN_CAMERA: "steps {first} to {last}",
+}
+"""About one episode, filled with its details."""
+
+
 def sentence(finding: Finding, episode_names: Sequence[str]) -> str:
     """Say what was found and where, without a full stop.
 
@@ -19,13 +57,8 @@ def sentence(finding: Finding, episode_names: Sequence[str]) -> str:
         episode_names: of all episodes of the dataset.
     """
     subject, detail = finding.subject, finding.detail
-    listed = _listed(finding, episode_names)
     match finding.kind:
-        case Kind.BROKEN_FILE | Kind.MISPLACED_IMAGES:
-            return f"{detail['error']}"
-        case Kind.UNLIKE_FILE:
-            if "error" in detail:
-                return f"{detail['error']}"
+        case Kind.UNLIKE_FILE if "error" not in detail:
             differences = "; ".join(
                 f"{name}: {here} here, {there} there"
                 for name, (here, there) in detail["differences"].items()
@@ -34,12 +67,6 @@ def sentence(finding: Finding, episode_names: Sequence[str]) -> str:
                 f"{subject}: differs from {detail['alike']} of {detail['count']} episodes: "
                 f"{differences}"
             )
-        case Kind.READER_NOTE:
-            return str(detail["note"])
-        case Kind.NOT_FINITE:
-            return f"{subject} is not a finite number in {listed}"
-        case Kind.FAILED:
-            return f"marked as failed: {listed}"
         case Kind.ACTION_IS_STATE:
             return f"action equals the current state in {', '.join(detail['dimensions'])}"
         case Kind.OFFSET:
@@ -61,28 +88,6 @@ def sentence(finding: Finding, episode_names: Sequence[str]) -> str:
                 f"their deviation is below the normaliser's floor of {detail['floor']:g}: "
                 f"{', '.join(deviations)}"
             )
-        case Kind.RATE:
-            return (
-                f"the dataset says {detail['stated']:g} steps per second, its timestamps say "
-                f"otherwise in {listed}"
-            )
-        case Kind.GAPS:
-            return f"steps that took longer than {detail['periods']:g} periods in {listed}"
-        case Kind.JUMPS:
-            return f"{subject} jumps within one step in {listed}"
-        case Kind.IDLE:
-            return f"nothing moves for a long time in {listed}"
-        case Kind.DUPLICATES:
-            return f"states and actions are those of another episode in {listed}"
-        case Kind.ENDS_EARLY:
-            return f"far shorter than the others: {listed}"
-        case Kind.SHORT:
-            return listed
-        case Kind.LONG_CHUNK:
-            return (
-                f"chunk_length {detail['chunk_length']} is more than half of {listed}; "
-                f"{detail['padded']:.0%} of all targets are padding"
-            )
         case Kind.NUMBERS_LEFT_OUT:
             missing = detail["missing"]
             some = ", ".join(map(str, missing[:10])) + (", ..." if missing[10:] else "")
@@ -94,21 +99,16 @@ def sentence(finding: Finding, episode_names: Sequence[str]) -> str:
             more = detail["count"] - 1
             rest = f" And {more} more of this camera in this episode." if more else ""
             return f"{detail['error']}{rest}"
-        case Kind.BLACK_CAMERA | Kind.EMPTY_CAMERA:
-            shows = "black" if finding.kind is Kind.BLACK_CAMERA else "of one colour"
-            return f"every image of camera {subject} that was looked at is {shows} in {listed}"
-        case Kind.FROZEN_CAMERA:
-            return f"camera {subject} shows the same although the robot moves in {listed}"
+    listed = _list_episodes(finding, episode_names)
+    return _SENTENCES[finding.kind].format(subject=subject, listed=listed, **detail)
 
 
-def _listed(finding: Finding, names: Sequence[str]) -> str:
+def _list_episodes(finding: Finding, names: Sequence[str]) -> str:
     """Name the first few episodes, each with its remark, and say how many there are."""
-    some = [
-        f"{names[episode]}: {remark}"
-        if (remark := _remark(finding.kind, detail, names))
-        else names[episode]
-        for episode, detail in list(finding.episodes.items())[:MOST_LISTED]
-    ]
+    some = []
+    for episode, detail in list(finding.episodes.items())[:MOST_LISTED]:
+        remark = _remark(finding.kind, detail, names)
+        some.append(f"{names[episode]}: {remark}" if remark else names[episode])
     count = len(finding.episodes)
     more = [f"and {count - MOST_LISTED} more"] if count > MOST_LISTED else []
     return f"{count} of {len(names)} episodes ({'; '.join(some + more)})"
@@ -116,31 +116,14 @@ def _listed(finding: Finding, names: Sequence[str]) -> str:
 
 def _remark(kind: Kind, detail: Mapping[str, Any], names: Sequence[str]) -> str:
     """Say what was found in one episode; empty where its name says it all."""
-    match kind:
-        case Kind.NOT_FINITE:
-            return "{count} values, first {dimension} at step {step}".format(**detail)
-        case Kind.RATE:
-            return "{measured:.4g}".format(**detail)
-        case Kind.GAPS if detail["count"] > 1:
-            return "{count} gaps, {seconds:.2f} s after step {step} and later".format(**detail)
-        case Kind.GAPS:
-            return "{seconds:.2f} s after step {step}".format(**detail)
-        case Kind.JUMPS:
-            turn = ", a whole turn" if detail["whole_turn"] else ""
-            return "{dimension} by {size:.3g} after step {step}".format(**detail) + turn
-        case Kind.IDLE:
-            return "{seconds:.1f} s from step {step} on, {steps} of {length} steps".format(**detail)
-        case Kind.DUPLICATES:
-            return f"the same as {names[detail['same_as']]}"
-        case Kind.ENDS_EARLY:
-            return "{length} steps, half of them have {median:g} or more".format(**detail)
-        case Kind.SHORT:
-            return "{seconds:.2g} s".format(**detail)
-        case Kind.LONG_CHUNK:
-            return "{length} steps".format(**detail)
-        case Kind.FROZEN_CAMERA:
-            return "steps {first} to {last}".format(**detail)
-    return ""
+    remark = _REMARKS.get(kind, "").format(**detail)
+    if kind is Kind.GAPS and detail["count"] > 1:
+        return f"{detail['count']} gaps, {remark} and later"
+    if kind is Kind.JUMPS and detail["whole_turn"]:
+        return f"{remark}, a whole turn"
+    if kind is Kind.DUPLICATES:
+        return f"the same as {names[detail['same_as']]}"
+    return remark
 
 
 _SHOWS_NOTHING = "Leave the camera or the episodes out: a policy would learn to do without it."

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.inspection.dimensions import DimensionReport
+from act_policy.data.inspection.evidence import DimensionReport
 from act_policy.data.inspection.finding import Verdict
 from act_policy.data.inspection.inspect import Inspection
 from act_policy.data.inspection.sentences import advice

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from act_policy.data.inspection import page as page_module
-from act_policy.data.inspection.dimensions import report_dimensions
-from act_policy.data.inspection.evidence import InspectionConfig
+from act_policy.data.inspection.evidence import InspectionConfig, report_dimensions
 from act_policy.data.inspection.finding import Kind, Verdict
 from act_policy.data.inspection.inspect import inspect_before_training, inspect_folder
 from act_policy.data.inspection.page import inspection_page
