@@ -238,11 +238,10 @@ class Schema:
                 )
         state = _check_vector(STATE_KEY, observation.state, batch, self.state_names)
         extra, extra_names = observation.environment_state, self.environment_state_names
-        if extra is None and not extra_names:
-            return Observation(images, state)
-        if extra is None:
+        if extra is not None:
+            extra = _check_vector(ENVIRONMENT_STATE_KEY, extra, batch, extra_names)
+        elif extra_names:
             raise UserError(f"the observation has no {ENVIRONMENT_STATE_KEY}")
-        extra = _check_vector(ENVIRONMENT_STATE_KEY, extra, batch, extra_names)
         return Observation(images, state, extra)
 
     def to_dict(self) -> dict[str, Any]:
@@ -365,14 +364,10 @@ class Statistics(NamedTuple):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Statistics":
         """Rebuild from `to_dict`; a missing field raises UserError."""
-        optional: dict[str, Any] = {}
         try:
-            if environment_state := plain["environment_state"]:
-                optional["environment_state"] = FieldStatistics(**_arrays(environment_state))
-            if (images := plain.get("images")) is not None:
-                optional["images"] = {n: ImageStatistics(**_arrays(v)) for n, v in images.items()}
+            extra, images = plain["environment_state"], plain.get("images")
             if (levels := plain.get("image_levels")) is not None:
-                optional["image_levels"] = {
+                levels = {
                     name: ImageLevels(**{bound: (low, high) for bound, (low, high) in ends.items()})
                     for name, ends in levels.items()
                 }
@@ -381,9 +376,11 @@ class Statistics(NamedTuple):
                 action=FieldStatistics(**_arrays(plain["action"])),
                 step_count=plain["step_count"],
                 std_floor=plain["std_floor"],
+                environment_state=FieldStatistics(**_arrays(extra)) if extra else None,
+                images=images and {n: ImageStatistics(**_arrays(v)) for n, v in images.items()},
                 relative_actions=tuple(plain.get("relative_actions", ())),
+                image_levels=levels,
                 action_kinds=tuple(plain.get("action_kinds", ())),
-                **optional,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"statistics: {error}") from None

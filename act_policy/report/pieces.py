@@ -60,6 +60,12 @@ def encode_image(pixels: np.ndarray, alt: str, scale: int | float = 1) -> Image:
     return Image(_encode_uri("image/webp", file.getvalue()), alt, width, height)
 
 
+def spread(length: int, count: int) -> list[int]:
+    """Choose at most `count` of the numbers below `length`, the first and the last among them."""
+    chosen: list[int] = np.linspace(0, length - 1, min(count, length)).round().astype(int).tolist()
+    return chosen
+
+
 def encode_strip(
     frames: Iterable[np.ndarray], labels: Iterable[str], scale: int | float = 1
 ) -> list[Image]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from act_policy.data.aloha.episode import write_episode
-from act_policy.errors import UserError, check_choice, check_whole_number
+from act_policy.errors import UserError, check_choice, check_whole_number, writing
 from act_policy.sim.environment import Variation, scripted_expert
 from act_policy.sim.images import image_sizes
 from act_policy.sim.rendering import choose_gl_backend
@@ -95,7 +96,7 @@ def record_demonstrations(
             fails nearly always; an episode cannot be written.
     """
     check_whole_number("episodes", episodes, 1)
-    count = usable_cores() if workers == "auto" else check_whole_number("workers", workers, 1)
+    workers = usable_cores() if workers == "auto" else check_whole_number("workers", workers, 1)
     folder = _Folder(Path(out), config)
     with folder.locked():
         folder.open(episodes)
@@ -119,9 +120,8 @@ def record_demonstrations(
                 return folder.next_seeds(episodes)
 
             try:
-                run_jobs(
-                    partial(_make_recorder, config, folder.staging), todo, count, 300.0, on_result
-                )
+                make_handler = partial(_make_recorder, config, folder.staging)
+                run_jobs(make_handler, todo, workers, 300.0, on_result)
             except KeyboardInterrupt:
                 bar.close()
                 print(
@@ -239,11 +239,9 @@ class _Folder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Let one recording at a time work in the folder."""
-        try:
+        with writing(self.path):
             self.staging.mkdir(parents=True, exist_ok=True)
             lock = (self.staging / "lock").open("wb")
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be written ({error.strerror})") from error
         with lock:
             if not try_lock(lock):
                 raise UserError(f"{self.path}: another recording is at work here")
@@ -286,10 +284,8 @@ class _Folder:
             )
         remove_partial_files(self.path)
         remove_partial_files(self.staging)
-        for path in placed:
-            self._written[_seed_of(path)] = path
-        for path in staged:
-            self._written[int(path.stem)] = path
+        self._written = {_seed_of(path): path for path in placed}
+        self._written |= {int(path.stem): path for path in staged}
         if len(self._written) > episodes:
             raise UserError(
                 f"{self.path} holds {len(self._written)} episodes, more than episodes={episodes}; "
@@ -301,14 +297,9 @@ class _Folder:
 
     def next_seeds(self, episodes: int) -> list[int]:
         """The seeds to try now, the lowest first: one per missing success."""
-        fresh: list[int] = []
-        seed, promised = self._config.seed, 0
-        while promised < episodes:
-            if seed not in self._failed:
-                promised += 1
-                if seed not in self._written and seed not in self._given:
-                    fresh.append(seed)
-            seed += 1
+        not_failed = (seed for seed in count(self._config.seed) if seed not in self._failed)
+        wanted = islice(not_failed, episodes)
+        fresh = [seed for seed in wanted if seed not in self._written and seed not in self._given]
         self._given.update(fresh)
         return fresh
 

@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
 from act_policy.errors import UserError
+from act_policy.report.pieces import spread
 
 WIDTH = 128
 """Width in pixels to which wider images are shrunk before they are looked at and shown: it averages
@@ -111,11 +112,6 @@ def _look(
         undecodable=undecodable,
         refused=refused,
     )
-
-
-def spread(length: int, count: int) -> list[int]:
-    """At most `count` of the numbers below `length`, the first and the last among them."""
-    return sorted(set(np.linspace(0, length - 1, min(count, length)).round().astype(int).tolist()))
 
 
 def _longest_run(images: Sequence[np.ndarray]) -> range:

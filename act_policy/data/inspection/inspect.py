@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.inspection.camera_looks import CameraLook, look, spread
+from act_policy.data.inspection.camera_looks import CameraLook, look
 from act_policy.data.inspection.evidence import DimensionReport, Evidence, InspectionConfig
 from act_policy.data.inspection.file_findings import open_readable
 from act_policy.data.inspection.finding import Finding, Verdict, worst_first
@@ -13,6 +13,7 @@ from act_policy.data.inspection.number_findings import find
 from act_policy.data.inspection.sentences import sentence
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.errors import check_whole_number
+from act_policy.report.pieces import spread
 
 FEW, MANY = 3, 8
 """Images per camera and episode: to find black and frozen ones, and to see what happens."""

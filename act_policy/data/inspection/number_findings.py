@@ -66,23 +66,19 @@ def not_finite(evidence: Evidence) -> Iterator[Finding]:
 def constant(evidence: Evidence) -> Iterator[Finding]:
     """Report dimensions that never move: a warning where the joint's other half does move."""
     reports, count = evidence.dimensions, evidence.dataset.schema.state_size
-    rows = {"state": reports[:count], "action": reports[count:]}
-    still = {field: {i for i, r in enumerate(rows[field]) if r.min == r.max} for field in rows}
-    suspect = set()
+    still = {place for place, report in enumerate(reports) if report.min == report.max}
+    suspect: set[int] = set()
     for pair in evidence.pairs:
-        if (pair.state in still["state"]) != (pair.action in still["action"]):
-            half = "state" if pair.state in still["state"] else "action"
-            suspect.add((half, getattr(pair, half)))
-    for field in rows:
-        if len(still[field]) == len(rows[field]):
-            suspect |= {(field, dimension) for dimension in still[field]}
-    every = [(field, dimension) for field in rows for dimension in sorted(still[field])]
-    for verdict, chosen in (
-        (Verdict.WARNING, [place for place in every if place in suspect]),
-        (Verdict.NOTE, [place for place in every if place not in suspect]),
-    ):
+        halves = still & {pair.state, count + pair.action}
+        if len(halves) == 1:
+            suspect |= halves
+    for field in (range(count), range(count, len(reports))):
+        if still.issuperset(field):
+            suspect.update(field)
+    for verdict, chosen in ((Verdict.WARNING, still & suspect), (Verdict.NOTE, still - suspect)):
         if chosen:
-            values = {f"{field} {rows[field][i].name}": rows[field][i].min for field, i in chosen}
+            rows = [reports[place] for place in sorted(chosen)]
+            values = {f"{row.field} {row.name}": row.min for row in rows}
             yield Finding(verdict, Kind.CONSTANT, detail={"values": values})
 
 

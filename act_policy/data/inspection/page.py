@@ -103,9 +103,7 @@ def _show_episode(
         [
             (
                 look.camera,
-                encode_strip(look.images, [f"{step / schema.rate:.2f} s" for step in look.steps])
-                if look.images
-                else [],
+                encode_strip(look.images, [f"{step / schema.rate:.2f} s" for step in look.steps]),
             )
             for look in looks
         ],

@@ -21,7 +21,7 @@ class Look(NamedTuple):
     """
 
     episode: EpisodeResult
-    steps: tuple[int, ...]
+    steps: Sequence[int]
     height: int | None = None
 
     def __str__(self) -> str:
@@ -37,11 +37,6 @@ class Seen(NamedTuple):
 
     states: np.ndarray
     moments: dict[int, Observation[np.ndarray]]
-
-
-def even_steps(last: int, count: int) -> tuple[int, ...]:
-    """At most `count` whole numbers from 0 to `last`, evenly spread, both ends among them."""
-    return tuple(sorted({round(step) for step in np.linspace(0, last, count).tolist()}))
 
 
 def see_moments(

@@ -11,6 +11,7 @@ from PIL import Image
 from act_policy.data.video.writer import encode_video
 from act_policy.evaluation.rollouts.moments import Sizes, carry_out, film_sizes
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
+from act_policy.report.pieces import spread
 from act_policy.system.atomic import atomic_file
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Schema
@@ -26,8 +27,8 @@ def write_film_strip(
     path: Path, frames: Sequence[UInt8[np.ndarray, "h w 3"]], count: int = 6
 ) -> None:
     """Write evenly spaced frames side by side as a PNG, the first and the last among them."""
-    chosen = np.linspace(0, len(frames) - 1, min(count, len(frames))).round().astype(int)
-    apart = [np.pad(frames[i], ((0, 0), (0, GAP), (0, 0)), constant_values=255) for i in chosen]
+    some = [frames[i] for i in spread(len(frames), count)]
+    apart = [np.pad(frame, ((0, 0), (0, GAP), (0, 0)), constant_values=255) for frame in some]
     strip = Image.fromarray(np.concatenate(apart, axis=1)[:, :-GAP])
     with atomic_file(path) as file:
         strip.resize((strip.width // 2, strip.height // 2)).save(file, format="png")

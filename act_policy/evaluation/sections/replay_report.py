@@ -7,11 +7,10 @@ from typing import Any
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.data.dataset import observation_at
 from act_policy.evaluation.open_loop.score import OpenLoop
-from act_policy.evaluation.rollouts.moments import even_steps
 from act_policy.evaluation.sections.attention_section import MOMENTS, show_attention
 from act_policy.evaluation.sections.chunk_sections import show_demonstrated_chunks, show_errors
 from act_policy.evaluation.sections.page import STRIP_HEIGHT, write_report
-from act_policy.report.pieces import encode_strip
+from act_policy.report.pieces import encode_strip, spread
 
 
 def write_replay_report(
@@ -31,7 +30,7 @@ def write_replay_report(
         metrics: metrics.csv of its run; None where there is no run.
     """
     dataset, episode = result.dataset, result.episodes[0]
-    steps = even_steps(int(dataset.lengths[episode]) - 1, 6)
+    steps = spread(int(dataset.lengths[episode]), 6)
     observed = {f"step {step}": observation_at(dataset, episode, step) for step in steps}
     strips = [
         encode_strip(

@@ -12,7 +12,7 @@ import numpy as np
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.evaluation.open_loop.score import OpenLoop
 from act_policy.evaluation.results import list_warnings
-from act_policy.evaluation.rollouts.moments import Look, Seen, even_steps, see_moments
+from act_policy.evaluation.rollouts.moments import Look, Seen, see_moments
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
 from act_policy.evaluation.sections.attention_section import MOMENTS, show_attention
 from act_policy.evaluation.sections.chunk_sections import (
@@ -30,7 +30,7 @@ from act_policy.evaluation.sections.rollout_sections import (
     show_films,
     show_success,
 )
-from act_policy.report.pieces import format_count
+from act_policy.report.pieces import format_count, spread
 from act_policy.sim.aloha_tasks import stages_in_words
 
 FILM_STRIP_FILE = "film_strip.png"
@@ -89,7 +89,7 @@ def write_rollout_report(
     ]
     attended = _asked(chosen[0], every, MOMENTS)
     views = [Look(one, (*steps, *attended)) for one, steps in zip(chosen, asked, strict=True)]
-    strips = [Look(one, even_steps(one.steps, 6), STRIP_HEIGHT) for one in failures]
+    strips = [Look(one, spread(one.steps + 1, 6), STRIP_HEIGHT) for one in failures]
     seen = see_moments(build, policy.schema, [*views, *strips], workers)
     moments = {f"{chosen[0]}, step {step}": seen[0].moments[step] for step in attended}
     summaries = {"policy": report, **report["baselines"]}
@@ -149,4 +149,4 @@ def _of_every_stage(failures: Sequence[EpisodeResult]) -> list[EpisodeResult]:
 def _asked(episode: EpisodeResult, every: int, count: int) -> list[int]:
     """Choose at most `count` of the steps, one in `every`, at which the policy was asked."""
     steps = range(0, episode.steps, every)
-    return [steps[i] for i in even_steps(len(steps) - 1, count)]
+    return [steps[i] for i in spread(len(steps), count)]

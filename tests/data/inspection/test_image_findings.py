@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 
 from act_policy.data.aloha.episode import write_episode
-from act_policy.data.inspection.camera_looks import look, spread
+from act_policy.data.inspection.camera_looks import look
 from act_policy.data.inspection.evidence import Evidence, InspectionConfig
 from act_policy.data.inspection.finding import Kind, Verdict
 from act_policy.data.inspection.image_findings import find_in_images
 from act_policy.data.inspection.inspect import FEW, MANY
 from act_policy.data.open import open_dataset
+from act_policy.report.pieces import spread
 from tests.data.episodes_for_tests import jpeg_rows, make_schema, smooth_frames
 from tests.data.lerobot_for_tests import TOP, change_table, encode, shown, write_lerobot
 from tests.data.motion_for_tests import aloha_motion, sweep

@@ -19,11 +19,12 @@ from act_policy.data.statistics import compute_statistics
 from act_policy.evaluation.evaluate import EvaluationConfig, evaluate
 from act_policy.evaluation.results import format_errors
 from act_policy.evaluation.rollouts.demonstrations import TrainingDemonstrations
-from act_policy.evaluation.rollouts.moments import Look, even_steps, see_moments
+from act_policy.evaluation.rollouts.moments import Look, see_moments
 from act_policy.evaluation.rollouts.run import EpisodeResult
 from act_policy.evaluation.sections.chunk_sections import match_joints
 from act_policy.evaluation.sections.rollout_report import Background, _asked, _of_every_stage
 from act_policy.evaluation.sections.rollout_sections import group_failures
+from act_policy.report.pieces import spread
 from act_policy.sim import aloha_environment_id
 from act_policy.sim.aloha_tasks import stages_in_words
 from act_policy.types import Camera, Schema
@@ -131,8 +132,8 @@ def test_errors_of_a_joint_end_at_the_same_digit() -> None:
 
 
 def test_moments_are_those_of_the_episode(rollout_report: Path) -> None:
-    assert even_steps(10, 3) == (0, 5, 10)
-    assert even_steps(1, 6) == (0, 1)
+    assert spread(11, 3) == [0, 5, 10]
+    assert spread(2, 6) == [0, 1]
     actions = np.full((4, 1), 0.03, np.float32)
     looks = [Look(EpisodeResult(10, False, 4, actions), (0, 4), height) for height in (None, 16)]
     schema = load(Path("x")).schema
