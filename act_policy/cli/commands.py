@@ -6,26 +6,18 @@ Nothing is imported before a command is chosen: `robot` needs neither Hydra nor 
 import difflib
 import sys
 from importlib import import_module
-from typing import NamedTuple, NoReturn
-
-
-class Command(NamedTuple):
-    """One command: `act_policy.cli.<its name>` has its `main(config)`."""
-
-    config: str
-    """Name of its file in configs/, and of its script."""
-    does: str
-
+from typing import NoReturn
 
 COMMANDS = {
-    "record": Command("record_demos", "record demonstrations of a scripted expert in simulation"),
-    "inspect": Command("inspect_dataset", "show what is in a dataset, and what is wrong with it"),
-    "convert": Command("convert_dataset", "write a dataset in another format"),
-    "train": Command("train", "train a policy on demonstrations"),
-    "evaluate": Command("evaluate", "measure a policy in simulation or on demonstrations"),
-    "export": Command("export_policy", "write a policy for deployment, and check what was written"),
-    "serve": Command("serve_policy", "serve a policy over websockets"),
+    "record": ("record_demos", "record demonstrations of a scripted expert in simulation"),
+    "inspect": ("inspect_dataset", "show what is in a dataset, and what is wrong with it"),
+    "convert": ("convert_dataset", "write a dataset in another format"),
+    "train": ("train", "train a policy on demonstrations"),
+    "evaluate": ("evaluate", "measure a policy in simulation or on demonstrations"),
+    "export": ("export_policy", "write a policy for deployment, and check what was written"),
+    "serve": ("serve_policy", "serve a policy over websockets"),
 }
+"""Name -> its file in configs/ and scripts/, what it does; `act_policy.cli.<name>` has `main`."""
 ROBOT = "robot"
 
 
@@ -59,20 +51,16 @@ def run(name: str, arguments: list[str] | None = None) -> NoReturn:
     module = import_module(f"act_policy.cli.{name}")
     saved_config = getattr(module, "saved_config", None)
     arguments = sys.argv[1:] if arguments is None else arguments
-    entry.run(COMMANDS[name].config, module.main, arguments, saved_config)
+    config_name, _ = COMMANDS[name]
+    entry.run(config_name, module.main, arguments, saved_config)
 
 
 def usage() -> str:
     """List the commands."""
-    rows = {name: command.does for name, command in COMMANDS.items()}
+    rows = {name: does for name, (_, does) in COMMANDS.items()}
     rows[ROBOT] = "check and run a policy on a robot (without torch)"
-    lines = [f"  {name:<10}{does}" for name, does in rows.items()]
-    return "\n".join(
-        [
-            "usage: act-policy COMMAND [key=value ...]",
-            "",
-            *lines,
-            "",
-            "act-policy COMMAND --help shows the settings of a command.",
-        ]
+    table = "\n".join(f"  {name:<10}{does}" for name, does in rows.items())
+    return (
+        f"usage: act-policy COMMAND [key=value ...]\n\n{table}\n\n"
+        "act-policy COMMAND --help shows the settings of a command."
     )

@@ -129,16 +129,12 @@ def configuration(
     defaults = compose_config(config_name, choices)
     config = _with_values(config_name, choices, values, defaults)
     given = {override.key_or_group for override in overrides}
-    if saved_config is not None and (saved := saved_config(config, given)) is not None:
-        return _laid_over(saved, config, [c.split("=")[0] for c in choices], values)
-    return config
-
-
-def _laid_over(
-    saved: DictConfig, config: DictConfig, groups: list[str], values: list[Override]
-) -> DictConfig:
-    """Overwrite the saved configuration with the settings of the command line."""
-    for group in groups:
+    saved = None if saved_config is None else saved_config(config, given)
+    if saved is None:
+        return config
+    # the command line's settings hold over the saved ones
+    for choice in choices:
+        group = choice.split("=")[0]
         if group not in config:
             raise UserError(f"{group}= is settled by what is resumed; leave it out")
         saved[group] = config[group]

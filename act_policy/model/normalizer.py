@@ -45,12 +45,10 @@ class Normalizer(nn.Module):
         super().__init__()
         self.has_relative = any(state is not None for state in relative_to)
         # Not in the state dict: the statistics name these dimensions.
-        states = [0 if state is None else state for state in relative_to]
-        flags = [state is not None for state in relative_to]
-        self.register_buffer(
-            "relative_state", torch.tensor(states, dtype=torch.long), persistent=False
-        )
-        self.register_buffer("is_relative", torch.tensor(flags, dtype=torch.bool), persistent=False)
+        states = torch.tensor([state or 0 for state in relative_to], dtype=torch.long)
+        flags = torch.tensor([state is not None for state in relative_to], dtype=torch.bool)
+        self.register_buffer("relative_state", states, persistent=False)
+        self.register_buffer("is_relative", flags, persistent=False)
         # One row for all cameras, or a row for each.
         own = statistics.images
         self.image_rows = None if own is None else {name: i for i, name in enumerate(own)}

@@ -59,10 +59,9 @@ def check_names(policy: ACTPolicy, schema: Schema) -> None:
     known = policy.schema
     if known == numbered_schema(policy.config, ASSUMED_RATE):
         logging.getLogger(__name__).warning(
-            "init: the checkpoint does not name its joints; they are taken to be %s -> %s, as in "
-            "the demonstrations",
-            ", ".join(schema.state_names),
-            ", ".join(schema.action_names),
+            "init: the checkpoint does not name its joints; they are taken to be "
+            f"{', '.join(schema.state_names)} -> {', '.join(schema.action_names)}, as in the "
+            "demonstrations"
         )
         policy.config.check_schema(schema)
         return
@@ -80,9 +79,8 @@ def check_names(policy: ACTPolicy, schema: Schema) -> None:
         )
     if known.rate != schema.rate:
         logging.getLogger(__name__).warning(
-            "init: the checkpoint acts at %g steps per second, the demonstrations at %g",
-            known.rate,
-            schema.rate,
+            f"init: the checkpoint acts at {known.rate:g} steps per second, the demonstrations at "
+            f"{schema.rate:g}"
         )
 
 
@@ -108,9 +106,6 @@ def warn_of_far_values(before: Statistics, now: Statistics, schema: Schema) -> N
         for name, distance in zip(names, farthest, strict=True):
             if distance > FAR:
                 logging.getLogger(__name__).warning(
-                    "init: %s %s of the demonstrations is up to %.0f standard deviations from what "
-                    "the checkpoint was trained on",
-                    kind,
-                    name,
-                    distance,
+                    f"init: {kind} {name} of the demonstrations is up to {distance:.0f} standard "
+                    "deviations from what the checkpoint was trained on"
                 )

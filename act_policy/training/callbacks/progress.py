@@ -79,13 +79,15 @@ class Progress(lightning.Callback):
         """Show the last step."""
         self._last_line = 0.0
         self._show(trainer, module, {})
-        self._close()
+        if self._bar is not None:
+            self._bar.close()
 
     def on_exception(
         self, trainer: lightning.Trainer, module: Any, exception: BaseException
     ) -> None:
         """Close the bar."""
-        self._close()
+        if self._bar is not None:
+            self._bar.close()
 
     def _log(self, trainer: lightning.Trainer, module: Any, values: dict[str, float]) -> None:
         step = trainer.global_step
@@ -102,8 +104,3 @@ class Progress(lightning.Callback):
             losses = "  ".join(f"{name} {value}" for name, value in self._shown.items())
             step = f"step {trainer.global_step}/{module.max_steps}"
             print(f"{step}  {module.minutes:.1f} min  {losses}", file=self.stream, flush=True)
-
-    def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
