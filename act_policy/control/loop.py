@@ -79,7 +79,7 @@ class ControlLoop:
         self._next_look, self._then = -np.inf, np.inf
         self._state = np.full(schema.state_size, np.nan)
         self._obstacle = ""  # why the arm may not be started now
-        self._operator_acts = self._moved = self._recording_failed = False
+        self._operator_acts = self._moved = False
 
     def tick(
         self, now: float, operator: OperatorInput, clock: Callable[[], float] | None = None
@@ -230,8 +230,7 @@ class ControlLoop:
     ) -> None:
         if (recorder := self._recorder) is None:
             return
-        if recorder.problem and not self._recording_failed:
-            self._recording_failed = True
+        if recorder.problem and not self.events.counts["recording"]:
             self.events.add(now, "recording", recorder.problem)
         if not self.supervisor.moving:
             recorder.end_episode()

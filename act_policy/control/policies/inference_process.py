@@ -81,9 +81,9 @@ class InferenceProcess:
             if not self._process.is_alive():
                 raise PolicyError(self._death())
             return None
-        answer = self._receive()
+        answer: Answer = self._receive()
         self.busy = False
-        return Answer(*answer)
+        return answer
 
     def wait(self, seconds: float) -> Answer | None:
         """Like poll, but wait for the answer; for the time before anything moves."""
@@ -153,11 +153,11 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
                 if failed and hasattr(policy, "connect"):
                     policy.connect()
                 chunk = policy.predict_chunk(Observation(images, shared["state"], extra))
-                pipe.send((captured, np.asarray(chunk)))
+                pipe.send(Answer(captured, np.asarray(chunk)))
                 failed = False
             except Exception as error:
                 failed = True
                 name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-                pipe.send((captured, None, f"{name}{error}"))
+                pipe.send(Answer(captured, None, f"{name}{error}"))
     except (EOFError, OSError):
         os._exit(0)  # nobody is left to answer

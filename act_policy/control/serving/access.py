@@ -38,9 +38,8 @@ class ServerConfig:
     def __post_init__(self) -> None:
         if check_whole_number("port", self.port, 0) > 65535:
             raise UserError(f"port={self.port}: expected at most 65535")
-        check_whole_number("largest_message", self.largest_message, 1)
-        check_whole_number("most_clients", self.most_clients, 1)
-        check_whole_number("largest_batch", self.largest_batch, 1)
+        for name in ("largest_message", "most_clients", "largest_batch"):
+            check_whole_number(name, getattr(self, name), 1)
         if not 0 < self.stall_seconds < float("inf"):
             raise UserError(f"stall_seconds={self.stall_seconds}: expected a positive number")
         if (self.certificate is None) != (self.private_key is None):

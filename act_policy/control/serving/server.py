@@ -40,6 +40,9 @@ from act_policy.errors import UserError
 from act_policy.types import Observation
 
 _log = logging.getLogger(__name__)
+# Failed handshakes and lost clients are on the status page; the log keeps what is ours.
+_websockets_log = logging.getLogger(f"{__name__}.websockets")
+_websockets_log.setLevel(logging.CRITICAL)
 
 LONGEST_ARM_NAME = 60
 # Bytes of a message that the event loop decodes itself: decoding takes a few milliseconds at most,
@@ -114,7 +117,7 @@ class PolicyServer:
                 open_timeout=config.stall_seconds,
                 close_timeout=1.0,
                 server_header=None,
-                logger=_websockets_logger(),
+                logger=_websockets_log,
             )
         except OSError as error:
             raise UserError(
@@ -281,10 +284,3 @@ def _arm(request: Request) -> str:
 def _address(connection: ServerConnection) -> str:
     address = connection.remote_address
     return f"{address[0]}:{address[1]}" if address else "unknown"
-
-
-def _websockets_logger() -> logging.Logger:
-    """Failed handshakes and lost clients are on the status page; the log keeps what is ours."""
-    logger = logging.getLogger(f"{__name__}.websockets")
-    logger.setLevel(logging.CRITICAL)
-    return logger
