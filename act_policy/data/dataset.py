@@ -89,11 +89,7 @@ class DemonstrationDataset(Protocol):
         return None
 
     def vector(self, episode: int, name: str) -> np.ndarray:
-        """Return one of `vector_names`, float32 (T, n); read from the file at each call.
-
-        Raises:
-            UserError: there is no such vector, or it cannot be read.
-        """
+        """Return one of `vector_names`, float32 (T, n), read from the file; raises UserError."""
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
         """Describe the n dimensions of one of `vector_names`; raises UserError."""

@@ -1,9 +1,12 @@
 """Errors of single episodes of a dataset, and how they are handled."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from act_policy.errors import UserError
+
+MOST_NAMED = 10
+"""Number of episodes that a message names."""
 
 Wanted = Callable[[Mapping[int, str]], Collection[int]]
 """Chooses the episodes to use, given index -> name of all; may raise UserError."""
@@ -82,17 +85,12 @@ class EpisodeErrors:
                 f"Found: {errors[tail[0]]}"
             )
         if others:
+            # An episode that is missing altogether has no name.
+            shown = [f"{names.get(i, f'episode {i}')}: {errors[i]}" for i in others[:MOST_NAMED]]
+            if (more := len(others) - MOST_NAMED) > 0:
+                shown.append(f"and {more} more")
             notes.append(
                 f"{len(others)} of {len({*names, *others})} episodes are left out "
-                "(unreadable=skip): " + self._listed(others, names)
+                f"(unreadable=skip): {'; '.join(shown)}"
             )
         return kept, notes
-
-    def _listed(self, episodes: Sequence[int], names: dict[int, str], most: int = 10) -> str:
-        # An episode that is missing altogether has no name.
-        shown = [
-            f"{names.get(index, f'episode {index}')}: {self.by_episode[index]}"
-            for index in episodes[:most]
-        ]
-        more = [f"and {len(episodes) - most} more"] if len(episodes) > most else []
-        return "; ".join(shown + more)

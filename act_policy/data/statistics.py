@@ -3,6 +3,7 @@
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -155,17 +156,12 @@ def _load(path: Path | None) -> tuple[FieldStatistics, FieldStatistics] | None:
 
 
 def _keep(path: Path, fields: tuple[FieldStatistics, FieldStatistics]) -> None:
+    arrays = {
+        f"{field}_{name}": values
+        for field, measured in zip(("state", "action"), fields, strict=True)
+        for name, values in measured._asdict().items()
+    }
     content = io.BytesIO()
-    np.savez(
-        content,
-        **{
-            f"{field}_{name}": values
-            for field, measured in zip(("state", "action"), fields, strict=True)
-            for name, values in measured._asdict().items()
-        },
-    )
-    try:
-        with atomic_file(path) as file:
-            file.write(content.getbuffer())
-    except OSError:
-        return  # it can be computed again
+    np.savez(content, **arrays)
+    with suppress(OSError), atomic_file(path) as file:  # it can be computed again
+        file.write(content.getbuffer())

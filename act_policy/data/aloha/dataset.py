@@ -23,7 +23,7 @@ from act_policy.data.dataset import (
     check_vector_name,
     lengths_of,
 )
-from act_policy.data.episode_errors import EpisodeErrors, Wanted
+from act_policy.data.episode_errors import MOST_NAMED, EpisodeErrors, Wanted
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.data.schemas import (
     ALOHA_NAMES,
@@ -269,10 +269,11 @@ def _common_cameras(episodes: Sequence[EpisodeFile], names: Sequence[str]) -> li
         if (missing := [name for name in names if name not in episode.cameras])
     ]
     if lacking:
-        more = f"; and {len(lacking) - 10} more" if len(lacking) > 10 else ""
+        if (more := len(lacking) - MOST_NAMED) > 0:
+            lacking[MOST_NAMED:] = [f"and {more} more"]
         raise UserError(
             f"{episodes[0].path.parent}: expected cameras {', '.join(names)} in each of "
-            f"{len(episodes)} episodes; {'; '.join(lacking[:10])}{more}. "
+            f"{len(episodes)} episodes; {'; '.join(lacking)}. "
             "Complete the episodes, or choose cameras that all episodes have with cameras=[...] "
             "(data.cameras= in training)."
         )

@@ -85,9 +85,10 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
                     f"{path}: /observations/qpos has {len(state)} steps, /action {steps}; "
                     "expected the same number, at least 1"
                 )
+            images = _members(file["observations/images"])
             cameras = {
-                name: _camera(path, name, images, steps, jpeg_order)
-                for name, images in _members(file["observations/images"])
+                name: _camera(path, name, frames, steps, jpeg_order)
+                for name, frames in images
                 if not name.endswith("_depth")
             }
             vectors = {
@@ -97,7 +98,6 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
             }
             stored = file.attrs.get("schema")
             seed, success = file.attrs.get("seed"), file.attrs.get("success")
-            names = [name for name, _ in _members(file["observations/images"])]
             return EpisodeFile(
                 path=path,
                 state=state,
@@ -109,7 +109,7 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
                 success=None if success is None else bool(success),
                 instruction=str(file.attrs.get("instruction", "")),
                 is_act_plus_plus=bool(file.attrs.get("compress")) or "compress_len" in file,
-                left_alone=tuple(name for name in names if name.endswith("_depth")),
+                left_alone=tuple(name for name, _ in images if name.endswith("_depth")),
             )
     except UserError:
         raise

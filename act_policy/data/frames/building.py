@@ -7,9 +7,8 @@ import os
 import shutil
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,11 +27,13 @@ class CacheFile(NamedTuple):
     """A file of one camera's raw frames of some episodes, one episode after the other.
 
     The report beside it says which frames could not be decoded.
+    frames: their number in all.
     """
 
     path: Path
     camera: Camera
     episodes: tuple[int, ...]
+    frames: int
 
     @property
     def report(self) -> Path:
@@ -44,9 +45,15 @@ class CacheFile(NamedTuple):
         """Bytes per frame."""
         return self.camera.height * self.camera.width * 3
 
-    def size(self, dataset: DemonstrationDataset) -> int:
+    @property
+    def size(self) -> int:
         """Bytes of all frames together."""
-        return self.frame_size * int(dataset.lengths[list(self.episodes)].sum())
+        return self.frame_size * self.frames
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has been built."""
+        return self.path.exists() and self.report.exists()
 
 
 class InUse:
@@ -85,34 +92,22 @@ def build(
         return []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(not _is_whole(cache) for cache in caches):
-            with _one_builder(folder):
-                missing = [cache for cache in caches if not _is_whole(cache)]
-                if missing:
+        if not all(cache.is_whole for cache in caches):
+            with (folder / ".lock").open("wb") as file:
+                if not try_lock(file):
+                    print(f"{folder}: another process is decoding; waiting for it", flush=True)
+                    lock(file)
+                if missing := [cache for cache in caches if not cache.is_whole]:
                     _remove_unused(folder, caches)
                     _decode(dataset, missing, undecodable)
         return [InUse(cache.path) for cache in caches]
     except OSError as error:
-        need = sum(cache.size(dataset) for cache in caches)
+        need = sum(cache.size for cache in caches)
         raise UserError(
             f"{folder}: decoded frames could not be written ({error.strerror}); they need "
             f"{_bytes(need)}. Free some space, choose another folder with data.cache=FOLDER, "
             "smaller images with data.select.resize, or decode while training with data.cache=null."
         ) from error
-
-
-def _is_whole(cache: CacheFile) -> bool:
-    return cache.path.exists() and cache.report.exists()
-
-
-@contextmanager
-def _one_builder(folder: Path) -> Iterator[None]:
-    """Let one process at a time build in a folder; the others wait."""
-    with (folder / ".lock").open("wb") as file:
-        if not try_lock(file):
-            print(f"{folder}: another process is decoding; waiting for it", flush=True)
-            lock(file)
-        yield
 
 
 def _remove_unused(folder: Path, needed: Sequence[CacheFile]) -> None:
@@ -134,14 +129,14 @@ def _camera_part(path: Path) -> str:
 
 def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecodable: str) -> None:
     """Decode every frame into its place, episode by episode, with one thread per core."""
-    need = sum(cache.size(dataset) for cache in caches)
+    need = sum(cache.size for cache in caches)
     folder = caches[0].path.parent
     remove_partial_files(folder)  # a killed builder's may be as large as what is needed now
     free = shutil.disk_usage(folder).free
     if need > free:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {_bytes(free)} are free")
     names = ", ".join(cache.camera.name for cache in caches)
-    frames = sum(int(dataset.lengths[list(cache.episodes)].sum()) for cache in caches)
+    frames = sum(cache.frames for cache in caches)
     print(
         f"decoding {frames} frames of {names}, once: they stay in {folder} and take "
         f"{_bytes(need)} of the {_bytes(free)} that are free",
@@ -175,14 +170,13 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
             for cache in caches:
                 with atomic_file(cache.path) as file:
                     # a file system that is too full says so now
-                    os.posix_fallocate(file.fileno(), 0, cache.size(dataset))
-                    ends = np.cumsum(dataset.lengths[list(cache.episodes)])
+                    os.posix_fallocate(file.fileno(), 0, cache.size)
                     jobs: dict[int, Future[list[int]]] = {}
-                    for episode, end in zip(cache.episodes, ends.tolist(), strict=True):
-                        place = end - int(dataset.lengths[episode])
-                        jobs[episode] = pool.submit(
-                            decode_episode, cache, episode, place, file.fileno()
-                        )
+                    place = 0
+                    for episode in cache.episodes:
+                        job = pool.submit(decode_episode, cache, episode, place, file.fileno())
+                        jobs[episode] = job
+                        place += int(dataset.lengths[episode])
                     try:
                         broken = [(e, step) for e, job in jobs.items() for step in job.result()]
                     except BaseException:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -64,11 +65,9 @@ class DecodedFrames:
         for other in range(int(self._spans[block]), int(self._spans[block + 1])):
             if other == number:
                 wanted = self._decode(camera, other)
-                continue
-            try:
-                self._kept[camera, other] = self._decode(camera, other)
-            except UndecodableFrameError:
-                continue  # raised again when that frame is read
+            else:
+                with suppress(UndecodableFrameError):  # raised again when that frame is read
+                    self._kept[camera, other] = self._decode(camera, other)
         while len(self._kept) > self.pool * len(self._shapes):
             self._kept.popitem(last=False)
         return wanted
@@ -114,43 +113,37 @@ class Frames:
     def __init__(
         self, dataset: DemonstrationDataset, cache: str | Path | None, undecodable: str
     ) -> None:
-        encoded: list[Camera] = []
-        if cache is None:
-            encoded = [
-                camera
-                for camera in dataset.schema.cameras
-                if any(
-                    dataset.frame_offsets(episode, camera.name) is None
-                    for episode in range(len(dataset.episodes))
-                )
-            ]
+        episodes, names = range(len(dataset.episodes)), dataset.schema.camera_names
+        encoded = [
+            camera
+            for camera in dataset.schema.cameras
+            if cache is None
+            and any(dataset.frame_offsets(episode, camera.name) is None for episode in episodes)
+        ]
         if encoded and undecodable == "skip":
             raise UserError(
                 "data.undecodable=skip needs a cache, which finds out what cannot be decoded; "
                 "set data.cache=auto or data.cache=FOLDER"
             )
-        self._decoded = DecodedFrames(dataset, encoded) if encoded else None
-        self._encoded = {camera.name for camera in encoded}
-        self._stored = FrameStore(
-            dataset,
-            None if cache == "auto" else cache,
-            undecodable,
-            [name for name in dataset.schema.camera_names if name not in self._encoded],
-        )
-        self.usable = self._stored.usable
+        decoded = {camera.name for camera in encoded}
+        kept = [name for name in names if name not in decoded]
+        store = FrameStore(dataset, None if cache == "auto" else cache, undecodable, kept)
+        self._sources: dict[str, FrameStore | DecodedFrames] = dict.fromkeys(kept, store)
+        self.usable = store.usable
         """bool (frames,), false where some camera's image cannot be decoded."""
         self.blocks: np.ndarray | None = None
         """int64 (frames,), see `DecodedFrames`; None where frames may be read in any order."""
         self.pool = 0
         """Number of steps whose decoded frames are kept; 0 where the order is free."""
-        if self._decoded is not None and self._decoded.blocks[-1] + 1 < len(self.usable):
-            self.blocks, self.pool = self._decoded.blocks, self._decoded.pool
+        if encoded:
+            source = DecodedFrames(dataset, encoded)
+            self._sources |= dict.fromkeys(decoded, source)
+            if source.blocks[-1] + 1 < len(self.usable):
+                self.blocks, self.pool = source.blocks, source.pool
 
     def read(self, camera: str, frames: np.ndarray) -> np.ndarray:
         """uint8 (b, h, w, 3) of some frames of one camera."""
-        source = self._decoded if camera in self._encoded else self._stored
-        assert source is not None
-        return source.read(camera, frames)
+        return self._sources[camera].read(camera, frames)
 
 
 class MixedFrames:

@@ -41,8 +41,7 @@ class FrameStore:
 
     Args:
         dataset: the demonstrations.
-        folder: holds a folder of decoded frames per dataset; by default they are kept in `.cache`
-            in the dataset's folder, or in the user's cache folder where that one is read-only.
+        folder: holds a folder of decoded frames per dataset; see `cache_folder`.
         undecodable: "stop" refuses a dataset with a frame that cannot be decoded; "skip" marks
             the frame as unusable.
         cameras: names of the cameras; None takes all.
@@ -116,7 +115,7 @@ class FrameStore:
         key.update(repr(camera).encode())
         name = camera.name.replace("%", "%25").replace("/", "%2F")  # a slash would be a folder
         path = self._folder / f"{name}-{key.hexdigest()[:16]}.frames"
-        return CacheFile(path, camera, tuple(encoded))
+        return CacheFile(path, camera, tuple(encoded), int(dataset.lengths[encoded].sum()))
 
     def _index_cache(
         self, dataset: DemonstrationDataset, cache: CacheFile, undecodable: str
@@ -141,7 +140,11 @@ class FrameStore:
 
 
 def cache_folder(dataset: DemonstrationDataset, shared: str | Path | None = None) -> Path:
-    """The folder for the decoded frames of a dataset; `shared` is a folder for several datasets."""
+    """Return the folder for the decoded frames of a dataset.
+
+    In `shared`, a folder for several datasets; without one `.cache` in the dataset's folder, or in
+    the user's cache folder where that one is read-only.
+    """
     folder = dataset.folder.resolve()
     own = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
     if shared is not None:

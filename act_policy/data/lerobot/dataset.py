@@ -6,6 +6,7 @@ not read.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,6 @@ TOLERANCE = 1e-4
 """Largest difference in s that LeRobot allows between a frame's times in video and metadata."""
 OPEN_VIDEOS = 8
 """Files that stay open, over all cameras: each holds a decoder and the memory of some frames."""
-HOW_TO_SKIP = "Copy the file again, or drop such frames with data.undecodable=skip."
 
 
 class LeRobotDataset(DemonstrationDataset):
@@ -149,7 +149,8 @@ class LeRobotDataset(DemonstrationDataset):
                 frame = self._column(episode, camera).frame(self._rows[episode].first + step)
         except BrokenFrameError as error:
             raise UndecodableFrameError(
-                f"{where} cannot be decoded ({error}). {HOW_TO_SKIP}"
+                f"{where} cannot be decoded ({error}). Copy the file again, or drop such frames "
+                "with data.undecodable=skip."
             ) from None
         return check_frame(self, camera, frame, where)
 
@@ -208,14 +209,10 @@ class LeRobotDataset(DemonstrationDataset):
         """Check without decoding: the files, their lengths and their sizes."""
         key, entries = self.camera_keys[camera.name], self.metadata.episodes
         if not self._is_video(camera.name):
-            for path in dict.fromkeys(entry.data for entry in entries if entry.data.is_file()):
-                try:
-                    with open_parquet(path) as file:
-                        found = file.schema_arrow.names
-                except UnfinishedError:  # already known as an error
-                    continue
-                if key not in found:
-                    raise UserError(f"{path}: has no column {key}; found {', '.join(found)}")
+            for path in dict.fromkeys(entry.data for entry in entries):
+                with suppress(UnfinishedError), open_parquet(path) as file:  # known as an error
+                    if key not in (found := file.schema_arrow.names):
+                        raise UserError(f"{path}: has no column {key}; found {', '.join(found)}")
             return
         for path, group in in_same_video(key, entries):
             for error, episodes in self._check_video(path, group, camera):

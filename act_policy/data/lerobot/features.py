@@ -9,36 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.lerobot.metadata import COUNTERS, open_parquet, read_columns
+from act_policy.data.lerobot.metadata import open_parquet, read_columns
 from act_policy.errors import UserError
-from act_policy.types import ACTION_KEY, STATE_KEY, Camera
+from act_policy.types import Camera
 
 IMAGE_TYPE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-
-
-def features_of(dataset: DemonstrationDataset) -> dict[str, Any]:
-    """Describe the features of demonstrations of another format, except images."""
-    schema = dataset.schema
-    vectors = {
-        f"observation.{name}": dataset.vector_dimensions(name).names
-        for name in dataset.vector_names
-    }
-    named = {STATE_KEY: schema.state_names, **vectors, ACTION_KEY: schema.action_names}
-    return {
-        **{
-            key: {"dtype": "float32", "shape": [len(names)], "names": list(names)}
-            for key, names in named.items()
-        },
-        **{
-            key: {
-                "dtype": "float32" if key == "timestamp" else "int64",
-                "shape": [1],
-                "names": None,
-            }
-            for key in COUNTERS
-        },
-    }
 
 
 def image_feature(camera: Camera, as_video: bool) -> dict[str, Any]:

@@ -70,8 +70,7 @@ def download(name: str) -> Path:
 
 def resolve(name: str, may_download: bool) -> Path:
     """Return the folder of `user/name`; UserError if it is absent and may not be downloaded."""
-    found = find_in_cache(name)
-    if found is not None:
+    if (found := find_in_cache(name)) is not None:
         return found
     if may_download:
         return download(name)

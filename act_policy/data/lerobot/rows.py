@@ -116,8 +116,8 @@ def _check_rows(
             )
     if entry.videos:
         off = np.abs(part["timestamp"] - steps / metadata.rate)
-        if not (off < 0.5 / metadata.rate).all():
-            step = int(np.flatnonzero(~(off < 0.5 / metadata.rate))[0])
+        if len(wrong := np.flatnonzero(~(off < 0.5 / metadata.rate))):  # NaN counts as wrong
+            step = int(wrong[0])
             raise UserError(
                 f"{path}: episode {index}: timestamp at step {step} is "
                 f"{part['timestamp'][step]:.4f} s, which is not the frame of the video at "

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.lerobot.dataset import LeRobotDataset
-from act_policy.data.lerobot.features import features_of, image_feature, read_tasks
+from act_policy.data.lerobot.features import image_feature, read_tasks
 from act_policy.data.lerobot.metadata import COUNTERS
 from act_policy.data.video.writer import FrameRange
 from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY
@@ -46,7 +46,19 @@ class Parts:
 
     def features(self) -> dict[str, Any]:
         """Describe every column except images, by LeRobot's key."""
-        return features_of(self.dataset)
+        dataset, schema = self.dataset, self.dataset.schema
+        vectors = {
+            f"observation.{n}": dataset.vector_dimensions(n).names for n in dataset.vector_names
+        }
+        named = {STATE_KEY: schema.state_names, **vectors, ACTION_KEY: schema.action_names}
+        features: dict[str, Any] = {
+            key: {"dtype": "float32", "shape": [len(names)], "names": list(names)}
+            for key, names in named.items()
+        }
+        for key in COUNTERS:
+            dtype = "float32" if key == "timestamp" else "int64"
+            features[key] = {"dtype": dtype, "shape": [1], "names": None}
+        return features
 
     def camera_key(self, camera: str) -> str:
         """Return the name of the feature that holds a camera's images."""
@@ -135,7 +147,7 @@ class LeRobotParts(Parts):
         rows = self.dataset.rows(episode)
         columns: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
         named = columns.get("task_index")
-        known = named is not None and 0 <= _largest(named) < self._own_count
+        known = named is not None and 0 <= np.max(named.to_numpy(), initial=-1) < self._own_count
         if not known or self._changed[episode]:
             columns["task_index"] = self._count_task(episode)
         if self.dataset.action_shift:
@@ -167,7 +179,3 @@ def _to_column(values: np.ndarray) -> pa.Array:
     if values.shape[1] == 1:
         return pa.array(values[:, 0])
     return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
-
-
-def _largest(column: pa.ChunkedArray) -> int:
-    return int(np.max(column.to_numpy(), initial=-1))

@@ -62,7 +62,7 @@ def assemble(
     about: Description,
     config: LeRobotWriterConfig,
     workers: int,
-    on_file: Callable[[int, int], None] = lambda done, total: None,
+    on_file: Callable[[int, int], None],
 ) -> None:
     """Write the dataset's files; those from an earlier attempt are kept.
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import av
 import numpy as np
 
+from act_policy.data.video.index import open_video
 from act_policy.errors import UserError, check_choice
 from act_policy.system.atomic import atomic_file
 
@@ -98,20 +99,17 @@ def encode_video(
 
 def read_stream(path: Path) -> Stream:
     """Read how a video is encoded; raises UserError."""
-    try:
-        with av.open(str(path)) as container:
-            stream = container.streams.video[0]
-            context = stream.codec_context
-            return Stream(
-                context.name,
-                bytes(context.extradata or b""),
-                context.height,
-                context.width,
-                str(context.pix_fmt),
-                Fraction(stream.time_base or 1),
-            )
-    except (av.error.FFmpegError, IndexError) as error:
-        raise UserError(f"{path}: is not a readable video ({error})") from None
+    with open_video(path) as container:
+        stream = container.streams.video[0]
+        context = stream.codec_context
+        return Stream(
+            context.name,
+            bytes(context.extradata or b""),
+            context.height,
+            context.width,
+            str(context.pix_fmt),
+            Fraction(stream.time_base or 1),
+        )
 
 
 class _Order(NamedTuple):
