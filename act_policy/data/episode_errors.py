@@ -42,16 +42,13 @@ class EpisodeErrors:
         self.by_episode.setdefault(episode, error)
 
     def settle(self, names: dict[int, str]) -> tuple[list[int], list[str]]:
-        """Decide which episodes to keep, and report the others.
+        """Return the indices of the episodes to keep, and notes about the others.
 
         Episodes at the end of a dataset whose recording was cut short are left out under either
         setting: a killed recorder leaves such episodes.
 
         Args:
             names: of all episodes, by their index, in order.
-
-        Returns:
-            The indices of the episodes to keep, and notes.
 
         Raises:
             UserError: an episode has an error and may not be skipped, or every episode has one.

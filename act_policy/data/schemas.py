@@ -102,15 +102,11 @@ def choose_cameras(
 
 
 def shift_actions(actions: np.ndarray, steps: int) -> np.ndarray:
-    """Return the action of each step where recordings store it `steps` earlier.
+    """Return the action of each step, (T, a), where recordings store it `steps` (>= 0) earlier.
 
     Real-robot ALOHA files need 1: the observation at a step belongs to the action stored at the
     step before, `action[max(0, t - 1)]` (act/utils.py). The first steps keep the first action, and
     the last stored actions belong to no observation.
-
-    Args:
-        actions: (T, a).
-        steps: 0 or more.
     """
     if steps == 0:
         return actions

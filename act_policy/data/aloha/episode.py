@@ -242,10 +242,7 @@ def write_episode(
     instruction: str = "",
     operator: np.ndarray | None = None,
 ) -> None:
-    """Write one episode so that the file is always either whole or absent.
-
-    The bytes go to a temporary file in the same folder, which takes the episode's name only once
-    it is on the disk. Temporary files of killed writers in the folder are removed.
+    """Write one episode so that the file is always either whole or absent, see `atomic_file`.
 
     Args:
         path: the episode's file, by custom `episode_000000.hdf5`; its folder is created.

@@ -82,9 +82,6 @@ def build(
         caches: those that are needed.
         undecodable: "stop" at a frame that cannot be decoded, or "skip" it.
 
-    Returns:
-        An object per cache that protects it from removal.
-
     Raises:
         UserError: a frame cannot be decoded, or the disk is full.
     """

@@ -25,14 +25,10 @@ little more, and the order of samples can be random."""
 
 
 class DecodedFrames:
-    """Frames of some cameras, decoded a block at a time and kept until each has been read once.
+    """Encoded frames, decoded a block at a time and kept until each has been read once.
 
     A block is a group of pictures, from one key frame to the next, or a part of a long one. Read in
     the order of `EpochOrder`, each block is decoded once.
-
-    Args:
-        dataset: the demonstrations.
-        cameras: those with encoded frames.
     """
 
     def __init__(self, dataset: DemonstrationDataset, cameras: Sequence[Camera]) -> None:

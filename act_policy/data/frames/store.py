@@ -75,15 +75,7 @@ class FrameStore:
         dataset.close()  # a decoder's threads must not live on into the workers' processes
 
     def read(self, camera: str, frames: np.ndarray) -> np.ndarray:
-        """Copy out some frames of one camera.
-
-        Args:
-            camera: its name.
-            frames: int (b,), numbers of frames counted through all episodes.
-
-        Returns:
-            uint8 (b, h, w, 3).
-        """
+        """Copy out frames of a camera, uint8 (b, h, w, 3), by number, int (b,), of all episodes."""
         shape = self._shapes[camera]
         size = int(np.prod(shape))
         images = np.empty((len(frames), size), np.uint8)

@@ -83,14 +83,9 @@ def stage_episode(
     config: LeRobotWriterConfig,
     alive: Callable[[], None],
 ) -> None:
-    """Write one episode's parts, its description last.
+    """Write one episode's parts into the folder of all staged ones, its description last.
 
-    Args:
-        parts: of the source.
-        episode: its number, length, seed and outcome.
-        folder: of all staged episodes.
-        config: settings of the videos and images.
-        alive: called at each frame.
+    Its tasks, videos and histograms are found here; `alive` is called at each frame.
     """
     number, schema = episode.episode, parts.dataset.schema
     rows = parts.rows(number)

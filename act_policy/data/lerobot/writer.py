@@ -64,16 +64,10 @@ def assemble(
     workers: int,
     on_file: Callable[[int, int], None],
 ) -> None:
-    """Write the dataset's files; those from an earlier attempt are kept.
+    """Write a dataset's files from the folder `staging`; those from an earlier attempt are kept.
 
-    Args:
-        folder: of the dataset.
-        staging: folder of the staged episodes.
-        episodes: in the order in which they are counted.
-        about: description of the dataset.
-        config: limits of the files.
-        workers: number of processes.
-        on_file: called with the number of files done and the number of all.
+    The dataset counts the episodes in the given order. `on_file` is called with the number of files
+    done and the number of all.
     """
     starts = [0, *accumulate(episode.length for episode in episodes)]
     features = dict(about.features)

@@ -43,9 +43,6 @@ class VideoFile:
     A frame counts as broken when its packet cannot be decoded, and with it all frames up to the
     next key frame that are decoded later: they may be predicted from it.
 
-    Args:
-        path: the file.
-
     Raises:
         UserError: the file is missing, is not a video, or has two frames with the same time.
     """
