@@ -126,10 +126,7 @@ def build_action_space(
         sources=tuple(d["source"] for d in dimensions),
         **{
             field: np.array([d[field] for d in dimensions], np.float64)
-            for field in (
-                *("low", "high", "max_speed", "max_step", "approach_speed", "start_distance"),
-                *("wrap_low", "period", "park"),
-            )
+            for field in dimensions[0].keys() - {"kind", "measured", "source"}
         },
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from act_policy.control.config import build_from_plain
-from act_policy.errors import UserError
+from act_policy.errors import UserError, located
 from act_policy.images.resize import camera_image
 from act_policy.types import Camera, Observation, Schema
 
@@ -149,10 +149,8 @@ def _image(values: Mapping[str, Any], key: str, camera: Camera) -> np.ndarray:
             )
         # Rounded; openpi cuts off, which makes a resized image half a level darker on average.
         image = np.rint(np.float32(255) * image.astype(np.float32)).astype(np.uint8)
-    try:
+    with located(f"{key}: {value.dtype} {value.shape}"):
         return camera_image(np.ascontiguousarray(image), camera)
-    except UserError as error:
-        raise UserError(f"{key}: {value.dtype} {value.shape}; {error}") from None
 
 
 def _vector(values: Mapping[str, Any], key: str) -> np.ndarray:
