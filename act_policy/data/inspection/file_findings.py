@@ -157,7 +157,7 @@ def _lerobot(
 def _file_errors(metadata: "Metadata") -> Iterator[UnfinishedError]:
     """An error for each parquet file and video that cannot be opened."""
     from act_policy.data.lerobot.metadata import open_parquet
-    from act_policy.data.video.decoder import read_header
+    from act_policy.data.video.index import read_header
 
     for path in dict.fromkeys(entry.data for entry in metadata.episodes):
         try:

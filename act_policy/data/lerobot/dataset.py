@@ -36,7 +36,8 @@ from act_policy.data.lerobot.rows import ImageColumn, read_rows, read_vectors
 from act_policy.data.lerobot.schema import lerobot_schema, vector_keys, vector_names
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.data.schemas import shift_actions
-from act_policy.data.video.decoder import BrokenFrameError, VideoFile, read_header
+from act_policy.data.video.decoder import BrokenFrameError, VideoFile
+from act_policy.data.video.index import read_header
 from act_policy.data.video.writer import FrameRange
 from act_policy.errors import UserError
 from act_policy.types import ACTION_KEY, STATE_KEY, Camera
@@ -228,13 +229,13 @@ class LeRobotDataset(DemonstrationDataset):
         where = f"episodes {first} to {last}" if group[1:] else f"episode {first}"
         where += f", camera {camera.name}"
         try:
-            header = read_header(path)
+            total, stream = read_header(path)
         except UserError as error:
             yield UnfinishedError(f"{error} ({where})", path), group
             return
-        if (header.height, header.width) != (camera.height, camera.width):
+        if (stream.height, stream.width) != (camera.height, camera.width):
             text = (
-                f"{path}: {where}: the video is {header.height}x{header.width}, "
+                f"{path}: {where}: the video is {stream.height}x{stream.width}, "
                 f"meta/info.json says {camera.height}x{camera.width}"
             )
             yield UserError(text), group
@@ -243,12 +244,12 @@ class LeRobotDataset(DemonstrationDataset):
         for entry in group:
             self._frames_before[entry.number, camera.name] = frames
             frames += entry.length
-            if header.frames is not None and frames > header.frames:
+            if total is not None and frames > total:
                 beyond.append(entry)
-        text = f"{path}: {where}: the video has {header.frames} frames, the metadata count {frames}"
+        text = f"{path}: {where}: the video has {total} frames, the metadata count {frames}"
         if beyond:
             yield UnfinishedError(text, path), beyond
-        elif header.frames not in (None, frames) and group[-1].videos[key].start is None:
+        elif total not in (None, frames) and group[-1].videos[key].start is None:
             yield UserError(text), group
 
     def _video(self, episode: int, camera: str) -> VideoFile:

@@ -24,13 +24,8 @@ from act_policy.data.lerobot.features import arrow_schema, write_tasks
 from act_policy.data.lerobot.source import Description
 from act_policy.data.lerobot.staging import LeRobotWriterConfig, StagedEpisode, staged_path
 from act_policy.data.lerobot.stats import Summary, summarize_images, summarize_numbers
-from act_policy.data.video.writer import (
-    FrameRange,
-    Stream,
-    join_videos,
-    read_stream,
-    size_in_bytes,
-)
+from act_policy.data.video.index import Stream, read_header
+from act_policy.data.video.writer import FrameRange, join_videos, size_in_bytes
 from act_policy.system.atomic import atomic_file
 from act_policy.system.processes import Handler, run_jobs
 
@@ -84,7 +79,7 @@ def assemble(
     ]
     for key in [key for key, feature in features.items() if feature["dtype"] == "video"]:
         ranges = [episode.videos[key] for episode in episodes]
-        streams = [read_stream(frames.path) for frames in ranges]
+        streams = [read_header(frames.path).stream for frames in ranges]
         sizes = [size_in_bytes(frames) for frames in ranges]
         places[key] = _rotate(sizes, streams, config.video_file_mb, config)
         features[key] = features[key] | {"info": _video_info(streams[0], about.rate)}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import av
 import numpy as np
@@ -13,24 +13,6 @@ from act_policy.data.video.index import open_video, read_index
 
 class BrokenFrameError(Exception):
     """A frame cannot be decoded; the message says why, and the caller knows where."""
-
-
-class VideoHeader(NamedTuple):
-    """Number and size of the frames by the file's header; frames is None where it is not stated."""
-
-    frames: int | None
-    height: int
-    width: int
-
-
-def read_header(path: Path) -> VideoHeader:
-    """Read the header alone; raises UnfinishedError where the file is missing or not a video."""
-    container = open_video(path)
-    with container:
-        stream = container.streams.video[0]
-        return VideoHeader(
-            stream.frames or None, stream.codec_context.height, stream.codec_context.width
-        )
 
 
 class VideoFile:
@@ -75,7 +57,7 @@ class VideoFile:
                 self._at = -2
                 raise BrokenFrameError(f"the file cannot be read: {error}") from None
             if frame is None or self._at > number:
-                self._mark_broken(int(self.index.places[number]))
+                self._mark_broken(number)
             elif self._at == number and not self._broken[number]:
                 pixels: np.ndarray = frame.to_ndarray(format="rgb24")
                 return pixels
@@ -92,7 +74,8 @@ class VideoFile:
         self._container.seek(int(self.index.dts[wanted]), stream=self._stream)
         packets = self._container.demux(self._stream)
         first = next(packets)
-        if first.pts is None or self.index.place_of(first.pts) > wanted:
+        number = self.index.number_of(first.pts)
+        if number < 0 or self.index.places[number] > wanted:
             # The container's own index led too far: start from the beginning, only slower.
             self._container.close()
             self._container = open_video(self.path)
@@ -104,22 +87,23 @@ class VideoFile:
             try:
                 frames = packet.decode()
             except av.error.FFmpegError:
-                if self.index.number_of(packet.pts) >= 0:
-                    self._mark_broken(self.index.place_of(packet.pts))
+                if (number := self.index.number_of(packet.pts)) >= 0:
+                    self._mark_broken(number)
                 continue
             for frame in frames:
                 number = self.index.number_of(frame.pts)
                 if number < expected:
                     continue  # shown before the key frame, though decoded after it
                 for missing in range(expected, number):
-                    self._mark_broken(int(self.index.places[missing]))
+                    self._mark_broken(missing)
                 if frame.is_corrupt:
-                    self._mark_broken(int(self.index.places[number]))
+                    self._mark_broken(number)
                 expected = number + 1
                 yield number, frame
 
-    def _mark_broken(self, place: int) -> None:
+    def _mark_broken(self, number: int) -> None:
         places = self.index.places
+        place = places[number]
         later_keys = self.index.keys[places[self.index.keys] > place]
         end = later_keys[0] if len(later_keys) else len(self)
         self._broken[:end] |= places[:end] >= place

@@ -1,5 +1,6 @@
 """Index a video file: its frames, their order, and where decoding can begin."""
 
+from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,24 @@ from act_policy.data.episode_errors import UnfinishedError
 from act_policy.errors import UserError
 
 CUT_SHORT = "A copy or a recording that was cut short looks like this: copy the file again."
+
+
+class Stream(NamedTuple):
+    """Everything that two videos must share to be parts of one file."""
+
+    codec: str
+    header: bytes
+    height: int
+    width: int
+    pixels: str
+    time_base: Fraction
+
+
+class VideoHeader(NamedTuple):
+    """A file's number of frames by its header, None where it is not stated, and its encoding."""
+
+    frames: int | None
+    stream: Stream
 
 
 class VideoIndex(NamedTuple):
@@ -38,11 +57,6 @@ class VideoIndex(NamedTuple):
         number = int(np.searchsorted(self.pts, pts))
         return number if number < len(self.pts) and self.pts[number] == pts else -1
 
-    def place_of(self, pts: int | None) -> int:
-        """Place in the order of decoding; past the end for an unknown time."""
-        number = self.number_of(pts)
-        return len(self.pts) if number < 0 else int(self.places[number])
-
 
 def read_index(path: Path) -> VideoIndex:
     """Count a file's packets without decoding; a file that has not changed is read once.
@@ -54,6 +68,22 @@ def read_index(path: Path) -> VideoIndex:
         raise UnfinishedError(f"{path}: no such video file", path)
     status = path.stat()
     return _read_index(path, status.st_size, status.st_mtime_ns)
+
+
+def read_header(path: Path) -> VideoHeader:
+    """Read the header alone; raises UnfinishedError where the file is missing or not a video."""
+    with open_video(path) as container:
+        stream = container.streams.video[0]
+        context = stream.codec_context
+        encoding = Stream(
+            context.name,
+            bytes(context.extradata or b""),
+            context.height,
+            context.width,
+            str(context.pix_fmt),
+            Fraction(stream.time_base or 1),
+        )
+        return VideoHeader(stream.frames or None, encoding)
 
 
 def open_video(path: Path) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import av
 import numpy as np
 
-from act_policy.data.video.index import open_video
+from act_policy.data.video.index import read_header
 from act_policy.errors import UserError, check_choice
 from act_policy.system.atomic import atomic_file
 
@@ -28,17 +28,6 @@ class FrameRange(NamedTuple):
     path: Path
     first: int
     frames: int
-
-
-class Stream(NamedTuple):
-    """Everything that two videos must share to be parts of one file."""
-
-    codec: str
-    header: bytes
-    height: int
-    width: int
-    pixels: str
-    time_base: Fraction
 
 
 def check_encoder(codec: str, height: int, width: int) -> str:
@@ -97,21 +86,6 @@ def encode_video(
     return count
 
 
-def read_stream(path: Path) -> Stream:
-    """Read how a video is encoded; raises UserError."""
-    with open_video(path) as container:
-        stream = container.streams.video[0]
-        context = stream.codec_context
-        return Stream(
-            context.name,
-            bytes(context.extradata or b""),
-            context.height,
-            context.width,
-            str(context.pix_fmt),
-            Fraction(stream.time_base or 1),
-        )
-
-
 class _Order(NamedTuple):
     """Of the packets of some frames, in the order of decoding.
 
@@ -160,11 +134,11 @@ def join_videos(path: Path, parts: Sequence[FrameRange], rate: float) -> None:
     Raises:
         UserError: a part cannot be copied, or the parts are not encoded alike.
     """
-    first_stream = read_stream(parts[0].path)
+    first_stream = read_header(parts[0].path).stream
     orders: list[_Order] = []
     for part in parts:
         order = _order(part)
-        if order is None or read_stream(part.path) != first_stream:
+        if order is None or read_header(part.path).stream != first_stream:
             raise UserError(f"{part.path}: its frames cannot be copied beside {parts[0].path}")
         orders.append(order)
     # A packet must be decoded no later than it is shown: decode all of them this many frames early.
@@ -194,8 +168,7 @@ def join_videos(path: Path, parts: Sequence[FrameRange], rate: float) -> None:
 
 def size_in_bytes(frames: FrameRange) -> int:
     """Approximate bytes that the frames take in their file."""
-    with av.open(str(frames.path)) as container:
-        total = container.streams.video[0].frames or frames.frames
+    total = read_header(frames.path).frames or frames.frames
     return frames.path.stat().st_size * frames.frames // max(total, 1)
 
 
