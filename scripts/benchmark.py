@@ -18,7 +18,6 @@ from act_policy.errors import UserError
 
 def main(config: Any) -> None:
     """Measure, print a table and write the JSON file."""
-    from benchmarks.common import default_cameras
     from rich.console import Console
     from rich.table import Table
 
@@ -27,13 +26,14 @@ def main(config: Any) -> None:
     from act_policy.system.versions import versions
 
     suites = {path.stem for path in (Path(__file__).parent / "benchmarks").glob("*.py")}
-    suites -= {"common", "peer"}
+    suites -= {"clock", "common", "peer"}
     if config.suite not in suites:
         raise UserError(f"suite={config.suite}: expected one of {', '.join(sorted(suites))}")
     if config.peer is not None and not Path(config.peer).is_file():
         raise UserError(f"peer={config.peer}: no such Python")
     config.threads = config.threads or usable_cores()
-    config.cameras = config.cameras or default_cameras(config.environment)
+    usual = {"top": [120, 160]} if "/Aloha" in config.environment else {"topview": [84, 84]}
+    config.cameras = config.cameras or usual
     rows: list[dict[str, Any]] = import_module(f"benchmarks.{config.suite}").measure(config)
     for row in rows:
         if (name := row.pop("compare_with", None)) is not None:

@@ -15,11 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from act_policy.control.chunks.asynchronous import (
-    AsynchronousExecutor,
-    Inference,
-    Proposal,
-)
+from act_policy.control.chunks.asynchronous import AsynchronousExecutor, Inference, Proposal
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import PolicyError
 from act_policy.control.config import RobotConfig, TimingConfig

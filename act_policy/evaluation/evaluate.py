@@ -144,14 +144,8 @@ def evaluate(
                 bar.set_postfix_str(f"policy {sum(won)} of {len(won)}", refresh=False)
             bar.update()
 
-        results = evaluate_policy(
-            partial(load, checkpoint),
-            build,
-            rollouts,
-            workers,
-            *execution,
-            on_result=show,
-        )
+        make_policy = partial(load, checkpoint)
+        results = evaluate_policy(make_policy, build, rollouts, workers, *execution, on_result=show)
     if identity(checkpoint) != judged:
         raise UserError(
             f"checkpoint={checkpoint} was replaced while it was tried, as if it were still being "

@@ -13,6 +13,7 @@ from rich.table import Table
 from act_policy.errors import writing
 from act_policy.evaluation.rollouts.run import EpisodeResult
 from act_policy.evaluation.statistics import wilson_interval
+from act_policy.report.pieces import format_count
 from act_policy.system.atomic import atomic_file
 
 
@@ -22,14 +23,12 @@ def summarise(results: Sequence[EpisodeResult]) -> dict[str, Any]:
     return {
         "success_rate": successes / len(results),
         "interval": list(wilson_interval(successes, len(results))),
-        "episodes": [_episode(result) for result in results],
+        "episodes": [
+            {"seed": result.seed, "success": result.success, "steps": result.steps}
+            | ({} if result.stage is None else {"stage": result.stage})
+            for result in results
+        ],
     }
-
-
-def _episode(result: EpisodeResult) -> dict[str, Any]:
-    """Values of one episode; its stage where the environment has stages of reward."""
-    kept = {"seed": result.seed, "success": result.success, "steps": result.steps}
-    return kept if result.stage is None else kept | {"stage": result.stage}
 
 
 def check_writable(folder: Path) -> None:
@@ -98,10 +97,8 @@ def format_errors(errors: Iterable[float]) -> list[str]:
 def build_error_table(report: Mapping[str, Any]) -> Table:
     """Build a table of mean absolute errors, one row per action in its own unit."""
     errors, data = report["errors"], report["data"]
-    made = Table(
-        title=f"mean absolute error, {data['chunks']} chunks of {len(data['episodes'])} episodes",
-        title_justify="left",
-    )
+    counts = format_count(data["chunks"], "chunk"), format_count(len(data["episodes"]), "episode")
+    made = Table(title=f"mean absolute error, {' of '.join(counts)}", title_justify="left")
     made.add_column("action")
     made.add_column("unit")
     for who in errors:

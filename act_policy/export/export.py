@@ -84,25 +84,25 @@ class ExportConfig:
                 f"max_error is {self.max_error}; expected a positive number of standard deviations"
             )
 
-    def marks(self) -> dict[str, str]:
-        """Name the file that shows, for each format to write, that a folder holds it."""
-        wanted = set(self.formats) - {"onnx"}
-        if "onnx" in self.formats:
-            wanted.update(_onnx_name(precision) for precision in self.precisions)
-        return {name: mark for name, mark in MARKS.items() if name in wanted}
+    @property
+    def onnx_precisions(self) -> list[Precision]:
+        """Those of the ONNX files to write, the most precise first."""
+        chosen = self.precisions if "onnx" in self.formats else ()
+        return [precision for precision in PRECISIONS if precision in chosen]
 
 
 def _onnx_name(precision: str) -> str:
     return "onnx" if precision == "fp32" else f"onnx_{precision}"
 
 
-MARKS = {
+FORMAT_FILES = {
     "bundle": CONFIG_FILE,
     **{_onnx_name(precision): file for precision, file in ONNX_FILES.items()},
     "pt2": PT2_FILE,
     "lerobot": f"{LEROBOT_FOLDER}/{LEROBOT_CONFIG_FILE}",
     "policy_package": f"{PACKAGE_FOLDER}/{MANIFEST_FILE}",
 }
+"""The file by which a folder shows that it holds a format."""
 
 
 def export_policy(policy: ACTPolicy, folder: Path, config: ExportConfig) -> dict[str, Any]:
@@ -116,40 +116,39 @@ def export_policy(policy: ACTPolicy, folder: Path, config: ExportConfig) -> dict
             expressed in a format, or a precision below fp32 differs by more than max_error.
         ParityError: a format does not predict what the policy predicts.
     """
-    for name, mark in MARKS.items():
-        if name not in config.marks() and (folder / mark).exists():
+    written = {*config.formats} - {"onnx"} | {_onnx_name(p) for p in config.onnx_precisions}
+    for name, file in FORMAT_FILES.items():
+        if name not in written and (folder / file).exists():
             format_name = name.partition("_")[0] if name.startswith("onnx") else name
             raise UserError(
-                f"out={folder} holds an exported {format_name} ({mark}), which would then be of "
+                f"out={folder} holds an exported {format_name} ({file}), which would then be of "
                 f"another policy; name it in format= (and precision=) too, or give another out="
             )
     existed = folder.exists()
     with writing(f"out={folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".export-", dir=folder))
-    try:
-        measured = write_formats(policy, work, config)
-        one = random_observation(policy, 1, np.random.default_rng(0))
-        report = {
-            "tolerance_in_std": TOLERANCE,
-            "max_error_in_std": config.max_error,
-            "observations": config.observations or "random",
-            "batch_sizes": list(BATCH_SIZES),
-            "action_names": list(policy.schema.action_names),
-            "eager_latency_ms": latency_ms(lambda: policy.predict_chunk(one)),
-            "formats": {name: parity._asdict() for name, parity in measured.items()},
-        }
-        (work / PARITY_FILE).write_text(json.dumps(report, indent=2) + "\n")
-        made = [path.relative_to(work) for path in work.rglob("*") if path.is_file()]
-        for path in sorted(made, key=lambda path: path.name == PARITY_FILE):
-            (folder / path).parent.mkdir(exist_ok=True)
-            os.replace(work / path, folder / path)
-    except OSError as error:
-        raise UserError(f"out: {folder} cannot be written: {error}") from None
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        if not existed and folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
+        try:
+            measured = write_formats(policy, work, config)
+            one = random_observation(policy, 1, np.random.default_rng(0))
+            report = {
+                "tolerance_in_std": TOLERANCE,
+                "max_error_in_std": config.max_error,
+                "observations": config.observations or "random",
+                "batch_sizes": list(BATCH_SIZES),
+                "action_names": list(policy.schema.action_names),
+                "eager_latency_ms": latency_ms(lambda: policy.predict_chunk(one)),
+                "formats": {name: parity._asdict() for name, parity in measured.items()},
+            }
+            (work / PARITY_FILE).write_text(json.dumps(report, indent=2) + "\n")
+            made = [path.relative_to(work) for path in work.rglob("*") if path.is_file()]
+            for path in sorted(made, key=lambda path: path.name == PARITY_FILE):
+                (folder / path).parent.mkdir(exist_ok=True)
+                os.replace(work / path, folder / path)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+            if not existed and folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
     return report
 
 
@@ -175,15 +174,13 @@ def write_formats(policy: ACTPolicy, folder: Path, config: ExportConfig) -> dict
     if "policy_package" in config.formats:
         write_package(policy, fp32, folder / PACKAGE_FOLDER)
         written["policy_package"] = PackagePolicy(folder / PACKAGE_FOLDER).predict_chunk
-    wanted = config.precisions if "onnx" in config.formats else ()
-    precisions = [precision for precision in PRECISIONS if precision in wanted]
-    if "fp32" in precisions:
+    if "fp32" in config.onnx_precisions:
         written["onnx"] = OnnxPolicy(fp32).predict_chunk
     measured = {name: measure_parity(policy, predict, name) for name, predict in written.items()}
-    for precision in precisions:
+    for precision in config.onnx_precisions:
         if precision != "fp32":
             measured[_onnx_name(precision)] = _reduced(policy, fp32, precision, config)
-    if "fp32" not in precisions:
+    if "fp32" not in config.onnx_precisions:
         fp32.unlink(missing_ok=True)
     return measured
 

@@ -13,20 +13,33 @@ The sums are the same and their order is not: the result differs by rounding, 1e
 """
 
 import copy
+from typing import Any
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_weights
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torchvision.ops import FrozenBatchNorm2d
 
-from act_policy.model.act import ACT
 from act_policy.model.attention import MultiHeadAttention
-from act_policy.model.backbone import ImageEncoder, ResNet
+from act_policy.model.backbone import ResNet
 from act_policy.model.block import Block, BlockConfig, DecoderBlock
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Observation
+from act_policy.types import Observation, Schema
+
+LARGEST_BATCH = 2**16
+
+
+def trace_inputs(schema: Schema) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+    """Make two zeros of each input of FoldedPolicy, and the `dynamic_shapes`: the batch is free."""
+    images = [torch.zeros(2, c.height, c.width, 3, dtype=torch.uint8) for c in schema.cameras]
+    sizes = [schema.state_size]
+    if schema.environment_state_names:
+        sizes.append(len(schema.environment_state_names))
+    inputs = (*images, *(torch.zeros(2, size) for size in sizes))
+    free = torch.export.Dim("b", min=1, max=LARGEST_BATCH)
+    return inputs, {"inputs": tuple({0: free} for _ in inputs)}
 
 
 class FoldedPolicy(nn.Module):
@@ -45,9 +58,14 @@ class FoldedPolicy(nn.Module):
         act, config = policy.act, policy.config
         self.cameras = config.cameras
         self.normalizer = policy.normalizer
-        self.image_encoder = fold_image_encoder(act.image_encoder)
-        self.fold_image_scales()
-        self.register_buffer("latent_token", _latent_token(act))
+        self.image_encoder = act.image_encoder
+        _fold_norms(act.image_encoder.backbone)
+        if self.normalizer.image_rows is None:  # all cameras are divided by the same scale
+            scale = 1 / (255 * self.normalizer.image_std)
+            self.image_encoder.backbone.conv1.weight.mul_(scale[None, :, None, None])
+        self.register_buffer("image_means", 255 * self.normalizer.image_mean)
+        latent = act.latent_projection.bias if config.latent_size else act.latent_token
+        self.register_buffer("latent_token", latent[None, None].clone())
         self.state_projection = act.state_projection
         self.environment_state_projection = (
             act.environment_state_projection if config.environment_state_size else None
@@ -67,14 +85,6 @@ class FoldedPolicy(nn.Module):
         self.decoder_norm = act.decoder_norm
         self.action_head = act.action_head
         self.float().requires_grad_(False)
-
-    def fold_image_scales(self) -> None:
-        """Let the first convolution divide by the standard deviation, where cameras share one."""
-        normalizer, first = self.normalizer, self.image_encoder.backbone.conv1
-        if normalizer.image_rows is None:
-            scale = 1 / (255 * normalizer.image_std)
-            first.weight.mul_(scale[None, :, None, None])
-        self.register_buffer("image_means", 255 * normalizer.image_mean)
 
     def forward(self, *inputs: Tensor) -> Float[Tensor, "b k a"]:
         """Predict the next k actions in physical units."""
@@ -215,9 +225,8 @@ def _fold_attention(
     block.set_submodule(name, FoldedAttention(attention, query_positions, memory_positions))
 
 
-def fold_image_encoder(encoder: ImageEncoder) -> ImageEncoder:
+def _fold_norms(backbone: ResNet) -> None:
     """Fold every batch norm into its convolution, in place; other norms stay."""
-    backbone: ResNet = encoder.backbone
     for module in list(backbone.modules()):
         for number in ("1", "2", "3"):
             if hasattr(module, f"conv{number}"):
@@ -225,29 +234,11 @@ def fold_image_encoder(encoder: ImageEncoder) -> ImageEncoder:
         downsample = getattr(module, "downsample", None)
         if downsample is not None:
             _fold_pair(downsample, "0", "1")
-    return encoder
 
 
 def _fold_pair(parent: nn.Module, convolution_name: str, norm_name: str) -> None:
     convolution, norm = parent.get_submodule(convolution_name), parent.get_submodule(norm_name)
-    if not isinstance(norm, nn.BatchNorm2d | FrozenBatchNorm2d):
-        return
-    assert isinstance(convolution, nn.Conv2d)
-    weight, bias = fuse_conv_bn_weights(
-        convolution.weight,
-        convolution.bias,
-        norm.get_buffer("running_mean"),
-        norm.get_buffer("running_var"),
-        norm.eps,
-        norm.weight,
-        norm.bias,
-    )
-    convolution.weight = weight
-    convolution.bias = bias
-    setattr(parent, norm_name, nn.Identity())
-
-
-def _latent_token(act: ACT) -> Float[Tensor, "1 1 d"]:
-    if act.config.latent_size:
-        return act.latent_projection.bias[None, None].clone()
-    return act.latent_token[None, None].clone()
+    if isinstance(norm, nn.BatchNorm2d | FrozenBatchNorm2d):
+        assert isinstance(convolution, nn.Conv2d)
+        parent.set_submodule(convolution_name, fuse_conv_bn_eval(convolution, norm))
+        parent.set_submodule(norm_name, nn.Identity())

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from act_policy.data.dataset import observation_at
 from act_policy.data.selection.demonstrations import RunReading, open_as_run
 from act_policy.errors import UserError, located
 from act_policy.types import Observation, Schema
@@ -37,16 +38,13 @@ def demonstrated_observations(
         dataset = open_as_run(folder, schema, reading or RunReading(select=_selection(schema)))
     if differences := schema.differences(dataset.schema):
         raise UserError(f"observations={folder} are of another robot: {'; '.join(differences)}")
-    ends = np.cumsum(dataset.lengths)
-    total = int(ends[-1])
-    found = []
-    for step in np.linspace(0, total - 1, min(count, total)).astype(int):
-        episode = int(np.searchsorted(ends, step, side="right"))
-        within = int(step - (ends[episode] - dataset.lengths[episode]))
-        images = {name: dataset.frame(episode, within, name) for name in schema.camera_names}
-        observation = Observation(images, dataset.state(episode)[within])
-        schema.check(observation)
-        found.append(observation)
+    episodes = np.repeat(np.arange(len(dataset.lengths)), dataset.lengths)
+    steps = np.concatenate([np.arange(length) for length in dataset.lengths])
+    chosen = np.linspace(0, len(steps) - 1, min(count, len(steps))).astype(int)
+    found = [
+        schema.check(observation_at(dataset, episode, step))
+        for episode, step in zip(episodes[chosen].tolist(), steps[chosen].tolist(), strict=True)
+    ]
     dataset.close()
     return found
 

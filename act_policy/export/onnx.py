@@ -18,8 +18,7 @@ from pathlib import Path
 import torch
 
 from act_policy.control.policies.onnx_policy import ONNX_FORMAT_VERSION, input_names
-from act_policy.export.folding import FoldedPolicy
-from act_policy.export.inputs import trace_inputs
+from act_policy.export.folding import FoldedPolicy, trace_inputs
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import ACTION_KEY
 
@@ -27,7 +26,8 @@ from act_policy.types import ACTION_KEY
 def export_onnx(policy: ACTPolicy, path: Path) -> None:
     """Write the file; the batch size stays free, everything else is fixed by the schema."""
     example, shapes = trace_inputs(policy.schema)
-    with _quiet():
+    # the exporter tells its own developers about its inner workings
+    with silence("torch.onnx", "onnxscript", "onnx_ir"):
         program = torch.onnx.export(
             FoldedPolicy(policy).eval(),
             example,
@@ -54,9 +54,9 @@ def export_onnx(policy: ACTPolicy, path: Path) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter tells its own developers about its inner workings."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+def silence(*names: str) -> Iterator[None]:
+    """Within the context, give no warnings, and only errors of these loggers; "" is the root."""
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:

@@ -10,7 +10,6 @@ int8    8-bit products: a quarter of the file. Convolutions by ranges seen on ob
         in 16 bits, and 2 * 255 * 127 does not fit.
 """
 
-import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,6 +18,7 @@ import numpy as np
 import onnx
 
 from act_policy.control.policies.onnx_policy import batched_inputs, input_names
+from act_policy.export.onnx import silence
 from act_policy.types import ACTION_KEY, Observation, Schema
 
 Precision = Literal["fp32", "fp16", "int8"]
@@ -51,33 +51,30 @@ def to_int8(
 
     _, ends = _nodes_outside(onnx.load(source))
     convolutions = target.with_suffix(".convolutions.onnx")
-    logger = logging.getLogger()
-    level = logger.level
+    options: dict[str, Any] = {
+        "nodes_to_exclude": ends,
+        "per_channel": True,
+        "weight_type": QuantType.QInt8,
+        "reduce_range": True,
+    }
     try:
-        logger.setLevel(logging.ERROR)  # advice that does not hold here goes to the root logger
-        quantize_static(
-            source,
-            convolutions,
-            _Calibration(schema, observations),
-            op_types_to_quantize=["Conv"],
-            nodes_to_exclude=ends,
-            per_channel=True,
-            activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
-            reduce_range=True,
-        )
-        quantize_dynamic(
-            convolutions,
-            target,
-            op_types_to_quantize=["MatMul"],
-            nodes_to_exclude=ends,
-            per_channel=True,
-            weight_type=QuantType.QInt8,
-            reduce_range=True,
-            extra_options={"MatMulConstBOnly": True},
-        )
+        with silence(""):  # advice that does not hold here goes to the root logger
+            quantize_static(
+                source,
+                convolutions,
+                _Calibration(schema, observations),
+                op_types_to_quantize=["Conv"],
+                activation_type=QuantType.QUInt8,
+                **options,
+            )
+            quantize_dynamic(
+                convolutions,
+                target,
+                op_types_to_quantize=["MatMul"],
+                extra_options={"MatMulConstBOnly": True},
+                **options,
+            )
     finally:
-        logger.setLevel(level)
         convolutions.unlink(missing_ok=True)
     _save(onnx.load(target), target, "int8")
 
@@ -113,9 +110,7 @@ def _nodes_outside(model: onnx.ModelProto) -> tuple[list[str], list[str]]:
     ends: list[str] = []
     for node in model.graph.node:
         is_elementwise = node.op_type in _ELEMENTWISE
-        if (before & set(node.output if is_elementwise else node.input)) or after & set(
-            node.output
-        ):
+        if before & set(node.output if is_elementwise else node.input) or after & set(node.output):
             (physical if is_elementwise else ends).append(node.name)
     return physical, ends
 

@@ -17,8 +17,7 @@ import torch
 
 from act_policy.control.policies.onnx_policy import batched_inputs
 from act_policy.errors import UserError
-from act_policy.export.folding import FoldedPolicy
-from act_policy.export.inputs import trace_inputs
+from act_policy.export.folding import FoldedPolicy, trace_inputs
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation, Schema, Statistics
 

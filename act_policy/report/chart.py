@@ -36,7 +36,7 @@ def draw_lines(
     size: tuple[int, int] = (375, 250),
 ) -> Chart:
     """Draw named lines over one another; see `plot.plot_lines` for the arguments."""
-    points = [np.stack(np.broadcast_arrays(*map(_as_floats, xy)), axis=1) for xy in curves.values()]
+    points = [np.array(xy, np.float64).T for xy in curves.values()]
     every = np.concatenate([*points, np.empty((0, 2))])
     every = every[np.isfinite(every).all(axis=1)]
     low, high = _range(every)
@@ -64,10 +64,6 @@ def draw_lines(
         colours=COLOURS,
     )
     return Chart(Markup(svg), size[0], tuple(curves))
-
-
-def _as_floats(values: Values) -> np.ndarray:
-    return np.asarray(values, np.float64)
 
 
 def _range(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

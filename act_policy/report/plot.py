@@ -14,12 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import (
     EngFormatter,
-    FuncFormatter,
     LogLocator,
     MaxNLocator,
     NullFormatter,
     PercentFormatter,
-    ScalarFormatter,
 )
 
 from act_policy.report.chart import BOTTOM, COLOURS, LEFT, RIGHT, TOP, Chart, Curve, Values
@@ -43,6 +41,7 @@ _STYLE: dict[Any, Any] = {
     "axes.xmargin": 0,
     "axes.ymargin": 0.05,
     "axes.formatter.useoffset": False,
+    "axes.formatter.limits": (-99, 99),  # no power of ten above the axis
     "grid.color": _PLACEHOLDERS["line"],
     "grid.linewidth": 1,
     "lines.linewidth": 1.6,
@@ -158,23 +157,24 @@ def _scale_y(axes: Axes, y: np.ndarray, log_y: bool, least_span: float) -> None:
         middle = (y.min() + y.max()) / 2 if len(y) else 0.0
         axes.set_ylim(middle - least_span / 2, middle + least_span / 2)
     if log_y and len(y):
-        axes.set_yscale("log")
-        decades = np.log10(y.max() / y.min())
+        axes.set_yscale("log")  # which widens the axis if there is a single value
+        low, high = axes.get_ylim()
+        decades = np.log10(high / low)
         if decades < 0.7:
             axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         else:
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+        axes.yaxis.set_major_formatter(_format_short)
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.minorticks_off()
     else:
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         if len(y) and np.abs(y).max() < 1e-3:  # with all its zeros a label would not fit
-            axes.yaxis.set_major_formatter(
-                FuncFormatter(lambda value, _: f"{value:.3g}".replace("e-0", "e-"))
-            )
-        elif isinstance(formatter := axes.yaxis.get_major_formatter(), ScalarFormatter):
-            formatter.set_scientific(False)
+            axes.yaxis.set_major_formatter(_format_short)
+
+
+def _format_short(value: float, _: object) -> str:
+    return f"{value:.5g}".replace("e-0", "e-")
 
 
 def _inline(figure: Figure, label: str) -> Markup:

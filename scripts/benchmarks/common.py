@@ -1,11 +1,8 @@
-"""Shared by the suites: the clock, the network under test, the request to a peer."""
+"""Shared by the suites: the network under test and its input, the request to a peer."""
 
 import json
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from act_policy.errors import UserError
@@ -44,11 +41,6 @@ def as_lerobot(settings: Any) -> Any:
     return alike
 
 
-def default_cameras(environment: str) -> dict[str, list[int]]:
-    """Return the camera and image size used to measure an environment."""
-    return {"top": [120, 160]} if "/Aloha" in environment else {"topview": [84, 84]}
-
-
 def ask_peer(config: Any, settings: Any, **more: Any) -> Row:
     """Run peer.py in the peer's Python with the same sizes and more fields; return its row."""
     from omegaconf import OmegaConf
@@ -80,20 +72,18 @@ def lerobot_fields(model: Any) -> dict[str, Any]:
 
 
 def make_policy(config: Any, settings: Any) -> Any:
-    """Make the network with random weights."""
+    """Make the network with random weights, for a robot of four joints with the requested cameras.
+
+    Its statistics have mean 0 and standard deviation 1.
+    """
+    import numpy as np
+
     from act_policy.model.act import ACTConfig
     from act_policy.model.policy import ACTPolicy
-
-    schema = make_schema(config)
-    return ACTPolicy(ACTConfig.for_schema(schema, **settings.model), schema, make_statistics())
-
-
-def make_schema(config: Any) -> Any:
-    """Describe a robot of four dimensions with the requested cameras."""
-    from act_policy.types import Camera, Schema
+    from act_policy.types import Camera, FieldStatistics, Schema, Statistics
 
     names = ("x", "y", "z", "gripper")
-    return Schema(
+    schema = Schema(
         cameras=tuple(Camera(name, *size) for name, size in config.cameras.items()),
         state_names=names,
         state_units=("m",) * 4,
@@ -101,48 +91,22 @@ def make_schema(config: Any) -> Any:
         action_units=("m",) * 4,
         rate=80.0,
     )
+    field = FieldStatistics(np.zeros(4), np.ones(4), -np.ones(4), np.ones(4))
+    return ACTPolicy(
+        ACTConfig.for_schema(schema, **settings.model), schema, Statistics(field, field, 1)
+    )
 
 
-def make_statistics() -> Any:
-    """Return statistics with mean 0 and standard deviation 1."""
+def random_observation(schema: Any, seed: int = 0, batch: tuple[int, ...] = ()) -> Any:
+    """Return one raw observation of noise, or a batch of them."""
     import numpy as np
 
-    from act_policy.types import FieldStatistics, Statistics
-
-    field = FieldStatistics(np.zeros(4), np.ones(4), -np.ones(4), np.ones(4))
-    return Statistics(field, field, 1)
-
-
-def random_batch(schema: Any, chunk_length: int, size: int, seed: int) -> Any:
-    """Return a random batch like those of the data module."""
-    import torch
-
-    from act_policy.data.loading.batches import Batch
     from act_policy.types import Observation
 
-    generator = torch.Generator().manual_seed(seed)
+    rng = np.random.default_rng(seed)
     images = {
-        camera.name: torch.randint(
-            0, 256, (size, camera.height, camera.width, 3), dtype=torch.uint8, generator=generator
-        )
+        camera.name: rng.integers(0, 256, (*batch, camera.height, camera.width, 3), np.uint8)
         for camera in schema.cameras
     }
-    state = torch.randn(size, schema.state_size, generator=generator)
-    actions = torch.randn(size, chunk_length, schema.action_size, generator=generator)
-    is_pad = torch.zeros(size, chunk_length, dtype=torch.bool)
-    zeros = torch.zeros(size, dtype=torch.long)
-    return Batch(Observation(images, state), actions, is_pad, zeros, zeros)
-
-
-def time_calls(config: Any, call: Callable[[], Any], whole: int = 1) -> float:
-    """Return seconds per call, the median of repeats of a multiple of `whole` calls each."""
-    for _ in range(3 * whole):
-        call()
-    means = []
-    for _ in range(config.repeats):
-        began, calls = time.perf_counter(), 0
-        while calls == 0 or calls % whole or time.perf_counter() - began < config.seconds:
-            call()
-            calls += 1
-        means.append((time.perf_counter() - began) / calls)
-    return median(means)
+    state = rng.normal(size=(*batch, schema.state_size)).astype(np.float32)
+    return Observation(images, state)

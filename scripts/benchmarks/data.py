@@ -6,9 +6,12 @@ also measured as raw HDF5, which the peer does not read.
 
 import tempfile
 import time
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+from benchmarks.clock import loader_speed
 from benchmarks.common import Row, ask_peer
 
 from act_policy.errors import UserError
@@ -27,18 +30,22 @@ def measure(config: Any) -> list[Row]:
         "batch_size": config.batch_size or BATCH_SIZE,
     }
     with tempfile.TemporaryDirectory(prefix="act_policy_data_", dir=config.folder) as work:
-        request["folder"] = str(Path(work) / "video")
+        video, hdf5, cache = (Path(work) / name for name in ("video", "hdf5", "cache"))
+        request["folder"] = str(video)
         ask_peer(config, None, **request, write=True)
         peer = ask_peer(config, None, **request, write=False)
-        hdf5 = Path(work) / "hdf5"
-        write_hdf5(Path(request["folder"]), hdf5)
-        sizes = request["batch_size"], config.seconds, config.repeats
-        build, epoch = first_epoch(Path(request["folder"]), Path(work) / "cache", sizes[0])
+        write_hdf5(video, hdf5)
+        build, epoch = first_epoch(video, cache, request["batch_size"])
+
+        def speed(folder: Path, cache: Path | None) -> float:
+            loader = make_loader(folder, cache, request["batch_size"])
+            return loader_speed(config, batch_sizes(loader))
+
         samples = DATASET["episodes"] * DATASET["steps"]
         rows = [
-            row("HDF5, raw", loader_speed(hdf5, None, *sizes)),
-            row("video, cached", loader_speed(request["folder"], Path(work) / "cache", *sizes)),
-            row("video, no cache", loader_speed(request["folder"], None, *sizes)),
+            row("HDF5, raw", speed(hdf5, None)),
+            row("video, cached", speed(video, cache)),
+            row("video, no cache", speed(video, None)),
             row("video, first epoch with the building of its cache", samples / (build + epoch)),
         ]
     rows[-1]["seconds_of_building"] = build
@@ -52,39 +59,27 @@ def row(what: str, speed: float) -> Row:
     return {"who": f"act_policy, {what}", "value": speed, "unit": "samples/s"}
 
 
-def make_data(folder: str | Path, cache: Path | None, batch_size: int) -> Any:
-    """Make our data module, which fetches in this process."""
+def make_loader(folder: Path, cache: Path | None, batch_size: int) -> Any:
+    """Make our loader, which fetches in this process."""
     from act_policy.data.loading.datamodule import DemonstrationDataModule
 
     return DemonstrationDataModule(
         folder, CHUNK_LENGTH, batch_size, held_out_fraction=0.0, cache=cache
-    )
+    ).train_dataloader()
 
 
-def loader_speed(
-    folder: str | Path, cache: Path | None, batch_size: int, seconds: float, repeats: int
-) -> float:
-    """Return samples per second, the median of the repeats; epochs follow one another."""
-    from statistics import median
-
-    loader = make_data(folder, cache, batch_size).train_dataloader()
-    speeds: list[float] = []
-    began, count, epoch = time.perf_counter(), 0, 0
-    while len(speeds) <= repeats:
+def batch_sizes(loader: Any) -> Iterator[int]:
+    """Load one epoch after the other, for ever."""
+    for epoch in count():
         loader.order.set_epoch(epoch)
         for batch in loader:
-            count += len(batch.step)
-            if (elapsed := time.perf_counter() - began) >= seconds:
-                speeds.append(count / elapsed)
-                began, count = time.perf_counter(), 0
-        epoch += 1
-    return median(speeds[1:])  # the first one opens files
+            yield len(batch.step)
 
 
 def first_epoch(folder: Path, cache: Path, batch_size: int) -> tuple[float, float]:
     """Return the seconds until everything is decoded, and those of the epoch after it."""
     began = time.perf_counter()
-    loader = make_data(folder, cache, batch_size).train_dataloader()
+    loader = make_loader(folder, cache, batch_size)
     built = time.perf_counter()
     for _ in loader:
         pass

@@ -9,12 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchmarks.clock import time_calls
 from benchmarks.common import (
     Row,
     as_lerobot,
     ask_peer,
     make_policy,
-    time_calls,
+    random_observation,
     training_config,
 )
 
@@ -28,11 +29,11 @@ def measure(config: Any) -> list[Row]:
     torch.set_num_threads(config.threads)
     settings = training_config(config)
     alike = as_lerobot(settings)
-    if config.peer is None:
-        return inference_rows(config, make_policy(config, settings), "the recipe's network")
     rows = []
-    if alike.model != settings.model:
+    if config.peer is None or alike.model != settings.model:
         rows = inference_rows(config, make_policy(config, settings), "the recipe's network")
+    if config.peer is None:
+        return rows
     policy = make_policy(config, alike)
     spread_norms(policy)
     ours = inference_rows(config, policy, "LeRobot's network")
@@ -50,7 +51,7 @@ def inference_rows(config: Any, policy: Any, network: str) -> list[Row]:
     from act_policy.export.pt2 import Pt2Policy, export_pt2
 
     policy.eval()
-    observation = random_observation(policy)
+    observation = random_observation(policy.schema)
     expected = policy.predict_chunk(observation)
     runs: dict[str, Any] = {"eager": policy}
     with tempfile.TemporaryDirectory() as name:
@@ -87,7 +88,7 @@ def peer_row(config: Any, settings: Any, policy: Any) -> Row:
 
     from act_policy.checkpoints.lerobot.checkpoint import save_lerobot
 
-    observation = random_observation(policy)
+    observation = random_observation(policy.schema)
     with tempfile.TemporaryDirectory() as folder:
         save_lerobot(policy, Path(folder))
         tensors = {"observation.state": torch.tensor(observation.state)[None]}
@@ -102,20 +103,6 @@ def peer_row(config: Any, settings: Any, policy: Any) -> Row:
             f"peer={config.peer}: with the same weights its actions differ by {difference}"
         )
     return {**row, "largest_difference_from_eager": difference}
-
-
-def random_observation(policy: Any) -> Any:
-    """Return one raw observation of noise."""
-    import numpy as np
-
-    from act_policy.types import Observation
-
-    rng = np.random.default_rng(0)
-    images = {
-        camera.name: rng.integers(0, 256, (camera.height, camera.width, 3), np.uint8)
-        for camera in policy.schema.cameras
-    }
-    return Observation(images, rng.normal(size=policy.schema.state_size).astype(np.float32))
 
 
 def spread_norms(policy: Any) -> None:

@@ -8,30 +8,33 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import version
-from statistics import median
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
+
+from clock import loader_speed, time_calls
 
 ALOHA_SAMPLE = 100
 
 
-def main(request: dict[str, Any]) -> dict[str, Any]:
+def main(request: Any) -> dict[str, Any]:
     """Measure the requested suite."""
     package, suites = "lerobot", {"train": train, "infer": infer, "rollout": rollout, "data": data}
-    if request["suite"] == "rollout" and "/Aloha" in request["environment"]:
+    if request.suite == "rollout" and "/Aloha" in request.environment:
         package, suites = "gym-aloha", {"rollout": aloha_rollout}
-    value, more = suites[request["suite"]](request)
+    value, more = suites[request.suite](request)
     name = "LeRobot" if package == "lerobot" else package
     return {"who": f"{name} {version(package)}", "value": value, **more}
 
 
-def train(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+def train(request: Any) -> tuple[float, dict[str, Any]]:
     """Measure samples per second with LeRobot's training step: uint8 images, AdamW, clipping."""
     import torch
 
     policy, preprocessor, _ = make_policy(request)
-    size, chunk = request["batch_size"], request["network"]["chunk_size"]
+    size, chunk = request.batch_size, request.network["chunk_size"]
     optimizer = torch.optim.AdamW(policy.get_optim_params(), lr=1e-5, weight_decay=1e-4)
     batches = [raw_batch(request, size, seed) for seed in range(4)]
     for batch in batches:
@@ -39,10 +42,10 @@ def train(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
         batch["action_is_pad"] = torch.zeros(size, chunk, dtype=torch.bool)
     policy.train()
     autocast = torch.autocast("cuda", torch.bfloat16, enabled=torch.cuda.is_available())
-    state = {"step": 0}
+    steps = count()
 
     def step() -> None:
-        batch = preprocessor(as_floats(batches[state["step"] % 4]))
+        batch = preprocessor(as_floats(batches[next(steps) % 4]))
         with autocast:
             loss, _ = policy.forward(batch)
         loss.backward()
@@ -51,14 +54,13 @@ def train(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
         optimizer.zero_grad()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        state["step"] += 1
 
     parameters = sum(p.numel() for p in policy.parameters())
     more = {"unit": "samples/s", "batch_size": size, "parameters": parameters}
     return size / time_calls(request, step), more
 
 
-def infer(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+def infer(request: Any) -> tuple[float, dict[str, Any]]:
     """Measure milliseconds from one raw observation to one chunk in physical units, on the CPU.
 
     The request names the folder of the checkpoint, which also holds the observation.
@@ -68,8 +70,8 @@ def infer(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     from lerobot.policies.factory import make_pre_post_processors
     from safetensors.torch import load_file
 
-    torch.set_num_threads(request["threads"])
-    folder = request["checkpoint"]
+    torch.set_num_threads(request.threads)
+    folder = request.checkpoint
     policy = ACTPolicy.from_pretrained(folder, strict=True)
     preprocessor, postprocessor = make_pre_post_processors(policy.config, pretrained_path=folder)
     observation = load_file(os.path.join(folder, "observation.safetensors"))
@@ -83,79 +85,65 @@ def infer(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     return 1e3 * time_calls(request, predict), more
 
 
-def rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+def rollout(request: Any) -> tuple[float, dict[str, Any]]:
     """Measure rollouts per minute of LeRobot's Meta-World, which renders 480x480 at each step."""
     import numpy as np
     from lerobot.envs.metaworld import MetaworldEnv
 
-    name = request["environment"].split("MetaWorld-")[1].removesuffix("-v0")
+    name = request.environment.split("MetaWorld-")[1].removesuffix("-v0")
     environment = MetaworldEnv(
-        f"{name}-v3", camera_name=next(iter(request["cameras"])), obs_type="pixels_agent_pos"
+        f"{name}-v3", camera_name=next(iter(request.cameras)), obs_type="pixels_agent_pos"
     )
     environment.reset(seed=0)
     seconds = time_calls(request, lambda: environment.step(np.full(4, 0.1, np.float32)))
-    return 60 / (seconds * request["episode_steps"]), {"unit": "rollouts/min", "image_every": 1}
+    return 60 / (seconds * request.episode_steps), {"unit": "rollouts/min", "image_every": 1}
 
 
-def aloha_rollout(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+def aloha_rollout(request: Any) -> tuple[float, dict[str, Any]]:
     """Measure rollouts (100 steps) per minute of gym-aloha: three 480x640 views at each step."""
     import numpy as np
     from gym_aloha.env import AlohaEnv
 
     task = {"TransferCube": "transfer_cube", "Insertion": "insertion"}
-    name = request["environment"].split("/Aloha")[1].removesuffix("-v0")
+    name = request.environment.split("/Aloha")[1].removesuffix("-v0")
     environment = AlohaEnv(task[name], obs_type="pixels_agent_pos")
     environment.reset(seed=0)  # renders, so one-time setup is done
     began = time.perf_counter()
-    for action in request["actions"][:ALOHA_SAMPLE]:
+    for action in request.actions[:ALOHA_SAMPLE]:
         environment.step(np.array(action))
     seconds = (time.perf_counter() - began) / ALOHA_SAMPLE
-    return 60 / (seconds * request["episode_steps"]), {"unit": "rollouts/min", "image_every": 1}
+    return 60 / (seconds * request.episode_steps), {"unit": "rollouts/min", "image_every": 1}
 
 
-def data(request: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+def data(request: Any) -> tuple[float, dict[str, Any]]:
     """Measure samples per second of LeRobot's dataset in random order, or write that dataset."""
     import torch
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-    torch.set_num_threads(request["threads"])
-    if request["write"]:
+    torch.set_num_threads(request.threads)
+    if request.write:
         write_dataset(request)
         return 0.0, {}
     backend = video_backend()
-    ahead = [step / request["rate"] for step in range(request["chunk_length"])]
-    dataset = LeRobotDataset("bench/mark", request["folder"], delta_timestamps={"action": ahead})
-    loader = torch.utils.data.DataLoader(dataset, request["batch_size"], shuffle=True)
-    speeds: list[float] = []
-    began, count = time.perf_counter(), 0
-    while len(speeds) <= request["repeats"]:
-        for batch in loader:
-            count += len(batch["index"])
-            if (elapsed := time.perf_counter() - began) >= request["seconds"]:
-                speeds.append(count / elapsed)
-                began, count = time.perf_counter(), 0
+    ahead = [step / request.rate for step in range(request.chunk_length)]
+    dataset = LeRobotDataset("bench/mark", request.folder, delta_timestamps={"action": ahead})
+    loader = torch.utils.data.DataLoader(dataset, request.batch_size, shuffle=True)
+    batch_sizes = (len(batch["index"]) for _ in count() for batch in loader)
     more = {"unit": "samples/s", "video_backend": backend}
-    return median(speeds[1:]), more  # the first one opens files
+    return loader_speed(request, batch_sizes), more
 
 
 def video_backend() -> str:
     """Name LeRobot's decoder; install a stand-in if this torchvision no longer has it."""
+    import torchvision
     from lerobot.datasets.video_utils import get_safe_default_codec
 
-    if (codec := get_safe_default_codec()) != "pyav" or not install_video_reader():
-        return str(codec)
-    return "pyav, through a stand-in for the VideoReader that torchvision no longer has"
-
-
-def install_video_reader() -> bool:
-    """Give LeRobot the reader that newer torchvision lacks; return False if it is there."""
-    import torchvision
-
-    if hasattr(torchvision.io, "VideoReader"):
-        return False
+    codec = str(get_safe_default_codec())
+    if codec != "pyav" or hasattr(torchvision.io, "VideoReader"):
+        return codec
     torchvision.io.VideoReader = VideoReader
     torchvision.set_video_backend = lambda backend: None
-    return True
+    return "pyav, through a stand-in for the VideoReader that torchvision no longer has"
 
 
 class VideoReader:
@@ -178,31 +166,24 @@ class VideoReader:
             yield {"data": pixels, "pts": frame.time}
 
 
-def write_dataset(request: dict[str, Any]) -> None:
+def write_dataset(request: Any) -> None:
     """Write episodes of a moving scene with some noise, in LeRobot's default encoding."""
     import numpy as np
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-    height, width = request["height"], request["width"]
+    height, width = request.height, request.width
     joints = [f"joint_{i}" for i in range(14)]
     vector = {"dtype": "float32", "shape": (14,), "names": joints}
-    image = {
-        "dtype": "video",
-        "shape": (height, width, 3),
-        "names": ["height", "width", "channels"],
-    }
-    features = {
-        "observation.state": vector,
-        "action": vector,
-        "observation.images.top": image,
-    }
-    dataset = LeRobotDataset.create("bench/mark", request["rate"], features, request["folder"])
+    names = ["height", "width", "channels"]
+    image = {"dtype": "video", "shape": (height, width, 3), "names": names}
+    features = {"observation.state": vector, "action": vector, "observation.images.top": image}
+    dataset = LeRobotDataset.create("bench/mark", request.rate, features, request.folder)
     rng = np.random.default_rng(0)
     rows, columns = np.mgrid[0:height, 0:width]
     noise = rng.integers(-6, 7, (height, width, 3))
-    for _ in range(request["episodes"]):
-        joint = np.cumsum(rng.normal(0, 0.02, (request["steps"], 14)), axis=0).astype(np.float32)
-        for step in range(request["steps"]):
+    for _ in range(request.episodes):
+        joint = np.cumsum(rng.normal(0, 0.02, (request.steps, 14)), axis=0).astype(np.float32)
+        for step in range(request.steps):
             frame = np.stack([rows // 3, columns // 4, (rows + columns + 2 * step) // 6], axis=2)
             top, left = 100 + step % 200, 50 + 2 * step % 500
             frame[top : top + 80, left : left + 80] = (220, 40, 40)
@@ -210,7 +191,7 @@ def write_dataset(request: dict[str, Any]) -> None:
             dataset.add_frame(
                 {
                     "observation.state": joint[step],
-                    "action": joint[min(step + 1, request["steps"] - 1)],
+                    "action": joint[min(step + 1, request.steps - 1)],
                     "observation.images.top": pixels,
                     "task": "move",
                 }
@@ -219,7 +200,7 @@ def write_dataset(request: dict[str, Any]) -> None:
     dataset.finalize()
 
 
-def make_policy(request: dict[str, Any]) -> tuple[Any, Any, Any]:
+def make_policy(request: Any) -> tuple[Any, Any, Any]:
     """Build LeRobot's ACT with the requested sizes, and its processors."""
     import torch
     from lerobot.configs.types import FeatureType, PolicyFeature
@@ -227,20 +208,20 @@ def make_policy(request: dict[str, Any]) -> tuple[Any, Any, Any]:
     from lerobot.policies.act.modeling_act import ACTPolicy
     from lerobot.policies.act.processor_act import make_act_pre_post_processors
 
-    torch.set_num_threads(request["threads"])
+    torch.set_num_threads(request.threads)
     inputs = {"observation.state": PolicyFeature(FeatureType.STATE, (4,))}
-    for name, size in request["cameras"].items():
+    for name, size in request.cameras.items():
         inputs[f"observation.images.{name}"] = PolicyFeature(FeatureType.VISUAL, (3, *size))
     config = ACTConfig(
         input_features=inputs,
         output_features={"action": PolicyFeature(FeatureType.ACTION, (4,))},
         device=("cuda" if torch.cuda.is_available() else "cpu"),
         pretrained_backbone_weights=None,
-        **request["network"],
+        **request.network,
     )
     zero_and_one = {"mean": torch.zeros(4), "std": torch.ones(4)}
     statistics = {"observation.state": zero_and_one, "action": zero_and_one}
-    for name in request["cameras"]:
+    for name in request.cameras:
         statistics[f"observation.images.{name}"] = {
             "mean": torch.full((3, 1, 1), 0.5),
             "std": torch.full((3, 1, 1), 0.25),
@@ -249,13 +230,13 @@ def make_policy(request: dict[str, Any]) -> tuple[Any, Any, Any]:
     return ACTPolicy(config).to(config.device), preprocessor, postprocessor
 
 
-def raw_batch(request: dict[str, Any], size: int, seed: int) -> dict[str, Any]:
+def raw_batch(request: Any, size: int, seed: int) -> dict[str, Any]:
     """Return random uint8 images (b, h, w, 3) and states (b, 4)."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
     batch = {"observation.state": torch.randn(size, 4, generator=generator)}
-    for name, (height, width) in request["cameras"].items():
+    for name, (height, width) in request.cameras.items():
         batch[f"observation.images.{name}"] = torch.randint(
             0, 256, (size, height, width, 3), dtype=torch.uint8, generator=generator
         )
@@ -270,20 +251,6 @@ def as_floats(batch: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def time_calls(request: dict[str, Any], call: Callable[[], Any]) -> float:
-    """Return seconds per call, the median of the repeats; measured as benchmark.py does."""
-    for _ in range(3):
-        call()
-    means = []
-    for _ in range(request["repeats"]):
-        began, calls = time.perf_counter(), 0
-        while calls == 0 or time.perf_counter() - began < request["seconds"]:
-            call()
-            calls += 1
-        means.append((time.perf_counter() - began) / calls)
-    return median(means)
-
-
 if __name__ == "__main__":
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    print(json.dumps(main(json.loads(sys.argv[1]))))
+    print(json.dumps(main(SimpleNamespace(**json.loads(sys.argv[1])))))

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from benchmarks.common import Row, ask_peer, time_calls, training_config
+from benchmarks.clock import time_calls
+from benchmarks.common import Row, ask_peer, training_config
 
 METAWORLD_STEPS = 100
 ALOHA_STEPS = 400
@@ -18,9 +19,12 @@ def measure(config: Any) -> list[Row]:
     steps = ALOHA_STEPS if is_aloha else METAWORLD_STEPS
     actions = expert_actions(config) if is_aloha else [[0.1] * 4]
     rows = [
-        {"who": f"act_policy, an image {often}", "value": value, "image_every": every}
+        {
+            "who": f"act_policy, an image {often}",
+            "value": our_rollouts(config, actions, steps, every),
+            "image_every": every,
+        }
         for often, every in (("a chunk", chunk), ("a step", 1))
-        for value in [our_rollouts(config, actions, steps, every)]
     ]
     if config.peer is not None:
         peer = ask_peer(config, None, actions=actions, episode_steps=steps)

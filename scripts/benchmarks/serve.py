@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.common import Row, make_policy, training_config
+from benchmarks.common import Row, make_policy, random_observation, training_config
 
 from act_policy.errors import UserError
 
@@ -68,7 +68,7 @@ def latency_rows(config: Any, path: Path, url: str) -> list[Row]:
     from act_policy.control.policies.remote_policy import RemotePolicy
 
     bare = OnnxPolicy(path, threads=config.threads)
-    observation = observe(bare.schema)
+    observation = random_observation(bare.schema)
     here: list[float] = []
     there: list[float] = []
     with RemotePolicy(url, timeout=30.0) as remote:
@@ -128,22 +128,6 @@ def endurance_rows(config: Any, pid: int, url: str) -> list[Row]:
     ]
 
 
-def observe(schema: Any) -> Any:
-    """Return a random observation."""
-    import numpy as np
-
-    from act_policy.types import Observation
-
-    rng = np.random.default_rng(0)
-    return Observation(
-        {
-            camera.name: rng.integers(0, 256, (camera.height, camera.width, 3), np.uint8)
-            for camera in schema.cameras
-        },
-        rng.normal(size=schema.state_size).astype(np.float32),
-    )
-
-
 def resident_mb(pid: int) -> float:
     """Return a process's memory in RAM, in MB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -155,7 +139,7 @@ def ask(url: str, seconds: float) -> None:
     from act_policy.control.policies.remote_policy import RemotePolicy
 
     with RemotePolicy(url, timeout=30.0) as remote:
-        observation = observe(remote.schema)
+        observation = random_observation(remote.schema)
         chunks, until = 0, time.monotonic() + seconds
         while time.monotonic() < until:
             remote.predict_chunk(observation)

@@ -11,7 +11,7 @@ from benchmarks.common import (
     as_lerobot,
     ask_peer,
     make_policy,
-    random_batch,
+    random_observation,
     training_config,
 )
 
@@ -58,9 +58,7 @@ def training_row(config: Any, settings: Any, who: str) -> Row:
     kl_weight = 10.0 if settings.model.latent_size else None
     training = PolicyTraining(policy, instantiate(settings.optim), steps, kl_weight=kl_weight)
     clock = Clock()
-    batches = [
-        random_batch(policy.schema, settings.model.chunk_length, size, seed) for seed in range(4)
-    ]
+    batches = [random_batch(policy, size, seed) for seed in range(4)]
     with tempfile.TemporaryDirectory() as folder:
         trainer = build_trainer(Path(folder), steps, steps, steps, callbacks=[clock])
         trainer.limit_val_batches = 0
@@ -73,6 +71,21 @@ def training_row(config: Any, settings: Any, who: str) -> Row:
         "batch_size": size,
         "parameters": sum(p.numel() for p in policy.parameters()),
     }
+
+
+def random_batch(policy: Any, size: int, seed: int) -> Any:
+    """Return a random batch like those of the data module."""
+    import torch
+
+    from act_policy.data.loading.batches import Batch
+
+    observation = random_observation(policy.schema, seed, (size,)).map(torch.from_numpy)
+    shape = (size, policy.chunk_length)
+    actions = torch.randn(
+        *shape, policy.schema.action_size, generator=torch.Generator().manual_seed(seed)
+    )
+    zeros = torch.zeros(size, dtype=torch.long)
+    return Batch(observation, actions, torch.zeros(shape, dtype=torch.bool), zeros, zeros)
 
 
 def seconds_per_step(marks: list[float], repeats: int) -> list[float]:

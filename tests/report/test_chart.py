@@ -77,6 +77,11 @@ def test_labels_tell_ticks_apart() -> None:
     assert labels(narrow, "end") == ["1.2", "1.4", "1.6", "1.8"]
     wide = plot_lines({"": ([0, 1], [0.05, 200])}, log_y=True)
     assert labels(wide, "end") == ["0.1", "1", "10", "100"]
+    for single, ticks in (
+        (0.5, ["0.1", "0.2", "0.5", "1"]),
+        (2000, ["1000", "2000", "5000", "10000"]),
+    ):
+        assert labels(plot_lines({"": ([100], [single])}, log_y=True), "end") == ticks
 
 
 def test_labels_of_small_values_fit_beside_the_plot() -> None:

@@ -14,7 +14,7 @@ from tests.paths import ROOT
 SCRIPT = ROOT / "scripts" / "benchmark.py"
 
 
-common = importlib.import_module("benchmarks.common")
+clock = importlib.import_module("benchmarks.clock")
 train = importlib.import_module("benchmarks.train")
 
 
@@ -25,7 +25,7 @@ def test_marks_are_divided_into_repeats() -> None:
 
 def test_whole_episodes_are_timed() -> None:
     calls: list[int] = []
-    seconds = common.time_calls(
+    seconds = clock.time_calls(
         SimpleNamespace(repeats=2, seconds=0.0), lambda: calls.append(1), whole=5
     )
     assert len(calls) % 5 == 0

@@ -20,7 +20,7 @@ def restore_recorded_cameras(schema: Schema) -> Schema:
     return replace(schema, cameras=tuple(cameras))
 
 
-class AdaptedObservations(gymnasium.Wrapper[Any, Any, Any, Any]):
+class AdaptedObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Crop and resize images, and choose dimensions of the state, as training did.
 
     Args:
@@ -34,17 +34,8 @@ class AdaptedObservations(gymnasium.Wrapper[Any, Any, Any, Any]):
         names: tuple[str, ...] = environment.unwrapped.schema.state_names  # type: ignore[attr-defined]
         self._state = np.array([names.index(name) for name in schema.state_names])
 
-    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
-        observation, info = self.env.reset(**options)
-        return self._adapt(observation), info
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Act for one step."""
-        observation, *rest = self.env.step(action)
-        return (self._adapt(observation), *rest)
-
-    def _adapt(self, observation: Any) -> Any:
+    def observation(self, observation: Any) -> Any:
+        """Adapt one observation; images are drawn when they are read."""
         pixels = observation["pixels"]
 
         def draw(camera: str) -> np.ndarray:

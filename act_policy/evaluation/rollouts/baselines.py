@@ -8,27 +8,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from act_policy.control.chunks.policy import ChunkPolicy
-from act_policy.types import Observation
+from act_policy.types import Observation, Schema
+
+SelectAction = Callable[[Observation[np.ndarray]], np.ndarray]
 
 
-class BlackImagePolicy:
-    """The same policy, blindfolded: every camera shows zeros; the real images are never read."""
-
-    def __init__(self, policy: ChunkPolicy):
-        self._policy = policy
-        self.schema = policy.schema
-        self.chunk_length = policy.chunk_length
-        self.statistics = policy.statistics
-        self.demonstration_seeds = policy.demonstration_seeds
-        self._black = {
-            camera.name: np.zeros((camera.height, camera.width, 3), np.uint8)
-            for camera in policy.schema.cameras
-        }
-
-    def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
-        """Return the chunk (k, a) that the policy predicts in the dark."""
-        return self._policy.predict_chunk(observation._replace(images=self._black))
+def blindfold(select_action: SelectAction, schema: Schema) -> SelectAction:
+    """Let a policy act while every camera shows zeros; the real images are never read."""
+    black = {c.name: np.zeros((c.height, c.width, 3), np.uint8) for c in schema.cameras}
+    return lambda observation: select_action(observation._replace(images=black))
 
 
 def draw_demonstration(actions: Sequence[np.ndarray], seed: int) -> np.ndarray:
@@ -36,12 +24,7 @@ def draw_demonstration(actions: Sequence[np.ndarray], seed: int) -> np.ndarray:
     return actions[int(np.random.default_rng(seed).integers(len(actions)))]
 
 
-def play_recorded(actions: np.ndarray) -> Callable[[Observation[np.ndarray]], np.ndarray]:
-    """Play recorded actions (T, a) one after the other, whatever is observed."""
+def play_recorded(actions: np.ndarray) -> SelectAction:
+    """Play copies of recorded actions (T, a) one after the other, whatever is observed."""
     remaining = iter(actions)
-
-    def select_action(observation: Observation[np.ndarray]) -> np.ndarray:
-        action: np.ndarray = next(remaining).copy()
-        return action
-
-    return select_action
+    return lambda observation: np.array(next(remaining))

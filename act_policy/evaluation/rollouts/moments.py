@@ -83,8 +83,8 @@ def carry_out(
         observation, _, _, _, info = environment.step(action)
         if bool(info["success"]) != (episode.success and step == episode.steps):
             raise RuntimeError(
-                f"seed {episode.seed} cannot be reproduced: {_outcome(episode.success)} at step "
-                f"{episode.steps}, but the replay is a {_outcome(info['success'])} at step {step}"
+                f"{episode} cannot be reproduced: {episode.outcome} at step {episode.steps}, "
+                f"but the replay is a {'success' if info['success'] else 'failure'} at step {step}"
             )
         alive()
     yield Observation(observation["pixels"], observation["agent_pos"])
@@ -112,7 +112,3 @@ def _watcher(
         return Seen(np.stack(states), moments)
 
     return handle
-
-
-def _outcome(success: bool) -> str:
-    return "success" if success else "failure"

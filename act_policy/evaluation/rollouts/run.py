@@ -12,12 +12,11 @@ from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.rollouts.adapting import AdaptedObservations, restore_recorded_cameras
-from act_policy.evaluation.rollouts.baselines import BlackImagePolicy, play_recorded
+from act_policy.evaluation.rollouts.baselines import SelectAction, blindfold, play_recorded
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
 
 Environment = gymnasium.Env[Any, Any]
-SelectAction = Callable[[Observation[np.ndarray]], np.ndarray]
 
 
 class EpisodeResult(NamedTuple):
@@ -66,7 +65,6 @@ def evaluate_policy(
     workers: int,
     execute_steps: int | None = None,
     ensemble_coefficient: float | None = None,
-    stuck_seconds: float = 180.0,
     on_result: Callable[[Rollout, EpisodeResult], None] = lambda rollout, result: None,
 ) -> list[EpisodeResult]:
     """Run every rollout; the results come in their order and do not depend on `workers`.
@@ -80,7 +78,7 @@ def evaluate_policy(
     make_handler = partial(
         _episodes, make_policy, make_environment, execute_steps, ensemble_coefficient
     )
-    return run_jobs(make_handler, rollouts, workers, stuck_seconds, on_result)
+    return run_jobs(make_handler, rollouts, workers, on_result=on_result)
 
 
 def build_environment(
@@ -170,17 +168,15 @@ def _episodes(
     """Prepare a worker process: one policy, one environment, for all of its episodes."""
     policy = make_policy()
     environment = make_environment(policy.schema)
-    seeing = ChunkExecutor(policy, execute_steps, ensemble_coefficient)
-    blind = ChunkExecutor(BlackImagePolicy(policy), execute_steps, ensemble_coefficient)
+    executor = ChunkExecutor(policy, execute_steps, ensemble_coefficient)
+    blind = blindfold(executor.select_action, policy.schema)
 
     def handle(rollout: Rollout, alive: Callable[[], None]) -> EpisodeResult:
         if rollout.actions is not None:
-            replayed = play_recorded(rollout.actions)
-            return run_episode(
-                environment, replayed, rollout.seed, alive, max_steps=len(rollout.actions)
-            )
-        executor = blind if rollout.black_image else seeing
+            replayed, steps = play_recorded(rollout.actions), len(rollout.actions)
+            return run_episode(environment, replayed, rollout.seed, alive, max_steps=steps)
         executor.reset()
-        return run_episode(environment, executor.select_action, rollout.seed, alive)
+        select_action = blind if rollout.black_image else executor.select_action
+        return run_episode(environment, select_action, rollout.seed, alive)
 
     return handle

@@ -57,16 +57,17 @@ def recorded_weights(act: ACT) -> Iterator[list[Float[Tensor, "b heads k t"]]]:
 
 def _reading(act: ACT, weights: np.ndarray) -> AttentionShares:
     """Name the memory tokens (heads, k, t) in the order in which `ACT.encode` lines them up."""
-    names = ["latent", "state"]
+    vectors = ["latent", "state"]
     if act.config.environment_state_size:
-        names.append("environment state")
-    vectors = {name: weights[..., i] for i, name in enumerate(names)}
-    maps, first = {}, len(names)
-    for camera in act.config.camera_names:
-        height, width = act.map_sizes[camera]
-        cells = weights[..., first : first + height * width]
-        maps[camera] = cells.reshape(*weights.shape[:-1], height, width)
-        first += height * width
-    if first != weights.shape[-1]:
-        raise RuntimeError(f"{weights.shape[-1]} memory tokens, of which {first} are known")
-    return AttentionShares(vectors, maps)
+        vectors.append("environment state")
+    ends = np.cumsum([1] * len(vectors) + [y * x for y, x in act.map_sizes.values()])
+    if ends[-1] != weights.shape[-1]:
+        raise RuntimeError(f"{weights.shape[-1]} memory tokens, of which {ends[-1]} are known")
+    parts = iter(np.split(weights, ends[:-1], axis=-1))
+    return AttentionShares(
+        {name: next(parts)[..., 0] for name in vectors},
+        {
+            camera: next(parts).reshape(*weights.shape[:-1], *size)
+            for camera, size in act.map_sizes.items()
+        },
+    )

@@ -8,7 +8,7 @@ import numpy as np
 from act_policy.evaluation.open_loop.score import POLICY, Chunk, OpenLoop
 from act_policy.evaluation.results import format_errors
 from act_policy.report.chart import Chart
-from act_policy.report.pieces import Table, tabulate
+from act_policy.report.pieces import Table, format_count, tabulate
 from act_policy.report.plot import plot_lines
 from act_policy.types import Schema
 
@@ -32,12 +32,14 @@ class ErrorsShown(NamedTuple):
     """Open-loop errors.
 
     result: says which episodes were scored.
+    chunks: how many of them, in words.
     held: a predicate, how holding still acts.
     table: errors of each action, of the policy and the baselines.
     charts: errors over the horizon, one per action.
     """
 
     result: OpenLoop
+    chunks: str
     held: str
     table: Table
     charts: list[Chart]
@@ -119,7 +121,8 @@ def show_errors(result: OpenLoop) -> ErrorsShown:
         title = label_action(name, unit)
         charts.append(plot_lines(curves, "steps ahead", "", title, CHART, least_span=LEAST_SPAN))
     table = tabulate(["action", "unit", *predictors.values()], rows)
-    return ErrorsShown(result, describe_holding_still(result), table, charts)
+    chunks = format_count(len(result.chunks), "chunk")
+    return ErrorsShown(result, chunks, describe_holding_still(result), table, charts)
 
 
 def show_demonstrated_chunks(result: OpenLoop) -> EpisodeChunks:

@@ -24,16 +24,16 @@ def write_report(
     metrics: Path | None,
     **sections: Any,
 ) -> None:
-    """Write report.html.
+    """Write report.html to `out`.
 
     Args:
         out: folder of the evaluation.
-        template: rollout or replay, the file name in report/templates/.
+        template: rollout or replay, in report/templates/; sections are what it names.
         title: of the page.
         policy: that was evaluated.
         report: what evaluation.json holds.
         metrics: metrics.csv of the policy's run, for its learning curves; it may not exist.
-        sections: what the template names.
+        sections: see template.
     """
     curves = None
     if metrics is not None and metrics.is_file():

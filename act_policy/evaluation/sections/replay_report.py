@@ -20,14 +20,9 @@ def write_replay_report(
     result: OpenLoop,
     metrics: Path | None,
 ) -> None:
-    """Write report.html and attention.png; the first scored episode is shown.
+    """Write report.html and attention.png to `out`; the first scored episode is shown.
 
-    Args:
-        out: folder of the evaluation.
-        report: what evaluation.json holds.
-        policy: that was scored.
-        result: its errors.
-        metrics: metrics.csv of its run; None where there is no run.
+    report is what evaluation.json holds, metrics as in `write_report`.
     """
     dataset, episode = result.dataset, result.episodes[0]
     steps = spread(int(dataset.lengths[episode]), 6)

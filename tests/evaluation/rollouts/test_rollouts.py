@@ -9,7 +9,7 @@ import pytest
 from act_policy import Observation, UserError
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.evaluation.rollouts.baselines import (
-    BlackImagePolicy,
+    blindfold,
     draw_demonstration,
     play_recorded,
 )
@@ -87,8 +87,8 @@ def test_the_blind_policy_gets_zeros_and_draws_nothing() -> None:
             return super().predict_chunk(observation)
 
     environment = build(SCHEMA)
-    blind = ChunkExecutor(BlackImagePolicy(Watched()))
-    result = run_episode(environment, blind.select_action, seed=10)
+    blind = blindfold(ChunkExecutor(Watched()).select_action, SCHEMA)
+    result = run_episode(environment, blind, seed=10)
     assert environment.drawn == 0
     assert not result.success
     assert {name: image.shape for name, image in seen[0].items()} == {
