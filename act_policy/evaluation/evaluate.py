@@ -115,21 +115,20 @@ def evaluate(
     check_whole_number("videos", videos, 0)
     judged = identity(checkpoint)
     policy = load(checkpoint)
-    config = config.like(demonstrations.config if demonstrations else {}, policy.schema.environment)
+    shown = demonstrations or TrainingDemonstrations([])
+    config = config.like(shown.config, policy.schema.environment)
     # Refuse what cannot be executed before any process starts.
     execution = (config.execute_steps, config.ensemble_coefficient)
     ChunkExecutor(policy, *execution)
-    shown = set(policy.demonstration_seeds)
-    refuse_demonstrated(config.seeds, shown | (demonstrations.seeds if demonstrations else set()))
+    refuse_demonstrated(config.seeds, {*policy.demonstration_seeds, *shown.seeds})
 
     groups = {"policy": [Rollout(seed) for seed in config.seeds]}
     if baselines:
         groups[BLACK_IMAGE] = [Rollout(seed, black_image=True) for seed in config.seeds]
     if baselines and demonstrations is not None:
-        _check_actions(demonstrations.actions, policy.schema.action_size)
+        _check_actions(shown.actions, policy.schema.action_size)
         groups[REPLAYED] = [
-            Rollout(seed, actions=draw_demonstration(demonstrations.actions, seed))
-            for seed in config.seeds
+            Rollout(seed, actions=draw_demonstration(shown.actions, seed)) for seed in config.seeds
         ]
 
     check_writable(out)
@@ -138,14 +137,16 @@ def evaluate(
     with tqdm(total=len(rollouts), desc="rollouts", unit="episode") as bar:
         won: list[bool] = []
 
-        def show(rollout: Rollout, result: EpisodeResult) -> None:
+        def update(rollout: Rollout, result: EpisodeResult) -> None:
             if rollout.actions is None and not rollout.black_image:
                 won.append(result.success)
                 bar.set_postfix_str(f"policy {sum(won)} of {len(won)}", refresh=False)
             bar.update()
 
         make_policy = partial(load, checkpoint)
-        results = evaluate_policy(make_policy, build, rollouts, workers, *execution, on_result=show)
+        results = evaluate_policy(
+            make_policy, build, rollouts, workers, *execution, on_result=update
+        )
     if identity(checkpoint) != judged:
         raise UserError(
             f"checkpoint={checkpoint} was replaced while it was tried, as if it were still being "
@@ -170,9 +171,8 @@ def evaluate(
     filmed = choose_filmed(grouped["policy"], videos)
     if filmed or (out / "videos").is_dir():  # those of an earlier evaluation must not stay
         write_episode_videos(build, policy.schema, filmed, out / "videos", workers)
-    actions = demonstrations.actions if demonstrations is not None else []
     write_rollout_report(
-        out, report, policy, grouped["policy"], filmed, actions, build, workers, background
+        out, report, policy, grouped["policy"], filmed, shown.actions, build, workers, background
     )
     return report
 

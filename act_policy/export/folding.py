@@ -90,7 +90,9 @@ class FoldedPolicy(nn.Module):
         """Predict the next k actions in physical units."""
         count = len(self.cameras)
         state, *environment_states = inputs[count:]
-        maps = self.encode_images(inputs[:count])
+        cameras = zip(inputs[:count], self.cameras, strict=True)
+        images = [self.centred(image, camera.name) for image, camera in cameras]
+        maps = self.image_encoder.encode_each(images)
         vectors = self.normalizer.observation(Observation({}, state, *environment_states))
         tokens = [self.latent_token.expand(state.shape[0], 1, -1)]
         tokens.append(self.state_projection(vectors.state)[:, None])
@@ -102,19 +104,6 @@ class FoldedPolicy(nn.Module):
             queries = layer(queries, memory)
         actions = self.action_head(self.decoder_norm(queries))
         return self.normalizer.physical_actions(actions, state)
-
-    def encode_images(self, images: tuple[Tensor, ...]) -> list[Float[Tensor, "b _ d"]]:
-        """Give each camera's tokens; equal sizes pass in one batch."""
-        by_size: dict[tuple[int, int], list[int]] = {}
-        for index, camera in enumerate(self.cameras):
-            by_size.setdefault((camera.height, camera.width), []).append(index)
-        tokens: dict[int, Tensor] = {}
-        for indices in by_size.values():
-            batch = [self.centred(images[i], self.cameras[i].name) for i in indices]
-            encoded = self.image_encoder(torch.cat(batch) if len(batch) > 1 else batch[0])
-            apart = encoded.unflatten(0, (len(indices), -1)).unbind()
-            tokens.update(zip(indices, apart, strict=True))
-        return [tokens[index] for index in range(len(self.cameras))]
 
     def centred(self, image: Tensor, camera: str) -> Float[Tensor, "b 3 h w"]:
         """Subtract the mean; the scale is in the first convolution unless cameras differ in it."""

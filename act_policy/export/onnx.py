@@ -26,8 +26,7 @@ from act_policy.types import ACTION_KEY
 def export_onnx(policy: ACTPolicy, path: Path) -> None:
     """Write the file; the batch size stays free, everything else is fixed by the schema."""
     example, shapes = trace_inputs(policy.schema)
-    # the exporter tells its own developers about its inner workings
-    with silence("torch.onnx", "onnxscript", "onnx_ir"):
+    with silence():
         program = torch.onnx.export(
             FoldedPolicy(policy).eval(),
             example,
@@ -54,16 +53,13 @@ def export_onnx(policy: ACTPolicy, path: Path) -> None:
 
 
 @contextmanager
-def silence(*names: str) -> Iterator[None]:
-    """Within the context, give no warnings, and only errors of these loggers; "" is the root."""
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
+def silence() -> Iterator[None]:
+    """Within the context libraries give only errors; the rest is for their own developers."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)

@@ -58,7 +58,7 @@ def to_int8(
         "reduce_range": True,
     }
     try:
-        with silence(""):  # advice that does not hold here goes to the root logger
+        with silence():
             quantize_static(
                 source,
                 convolutions,

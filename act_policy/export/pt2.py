@@ -7,7 +7,6 @@ The file also holds `act_policy.json`: schema, chunk_length, demonstration_seeds
 """
 
 import json
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import torch
 from act_policy.control.policies.onnx_policy import batched_inputs
 from act_policy.errors import UserError
 from act_policy.export.folding import FoldedPolicy, trace_inputs
+from act_policy.export.onnx import silence
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation, Schema, Statistics
 
@@ -27,8 +27,7 @@ DESCRIPTION = "act_policy.json"
 def export_pt2(policy: ACTPolicy, path: Path) -> None:
     """Write the file; the batch size stays free."""
     example, shapes = trace_inputs(policy.schema)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # for torch's own developers
+    with silence(), torch.no_grad():
         program = torch.export.export(FoldedPolicy(policy).eval(), example, dynamic_shapes=shapes)
         description = {
             "schema": policy.schema.to_dict(),

@@ -140,21 +140,12 @@ class ACT(nn.Module):
     def encode_images(
         self, images: Mapping[str, Float[Tensor, "b 3 _h _w"]]
     ) -> list[Float[Tensor, "b _ d"]]:
-        """Give each camera's tokens, in the config's order; equal sizes pass in one batch."""
-        by_size: dict[tuple[int, int], list[str]] = {}
+        """Give each camera's tokens, in the config's order."""
         for camera in self.config.cameras:
-            by_size.setdefault((camera.height, camera.width), []).append(camera.name)
-        tokens: dict[str, Tensor] = {}
-        for size, names in by_size.items():
-            batch = [images[name] for name in names]
-            for name, image in zip(names, batch, strict=True):
-                if image.shape[-2:] != size:
-                    raise ValueError(f"camera {name}: image {tuple(image.shape)}, expected {size}")
-            encoded = self.image_encoder(torch.cat(batch) if len(batch) > 1 else batch[0])
-            # (cameras * b, t, d) -> cameras times (b, t, d)
-            apart = encoded.unflatten(0, (len(names), -1)).unbind()
-            tokens.update(zip(names, apart, strict=True))
-        return [tokens[name] for name in self.config.camera_names]
+            size, shape = (camera.height, camera.width), tuple(images[camera.name].shape)
+            if shape[-2:] != size:
+                raise ValueError(f"camera {camera.name}: image {shape}, expected {size}")
+        return self.image_encoder.encode_each([images[name] for name in self.config.camera_names])
 
     def decode(
         self, memory: Float[Tensor, "b t d"], positions: Float[Tensor, "t d"]

@@ -1,9 +1,10 @@
 """ResNet image encoder: a camera's image becomes a map of tokens."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
+import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -107,3 +108,19 @@ class ImageEncoder(nn.Module):
     def forward(self, images: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b t d"]:
         """Make one token of each cell of the feature map."""
         return rearrange(self.projection(self.backbone(images)), "b d y x -> b (y x) d")
+
+    def encode_each(
+        self, images: Sequence[Float[Tensor, "b 3 _h _w"]]
+    ) -> list[Float[Tensor, "b _ d"]]:
+        """Make the tokens of each camera's images; equal sizes pass in one batch."""
+        by_size: dict[tuple[int, ...], list[int]] = {}
+        for index, image in enumerate(images):
+            by_size.setdefault(tuple(image.shape[-2:]), []).append(index)
+        tokens: dict[int, Tensor] = {}
+        for indices in by_size.values():
+            batch = [images[index] for index in indices]
+            encoded = self(torch.cat(batch) if len(batch) > 1 else batch[0])
+            # (cameras * b, t, d) -> cameras times (b, t, d)
+            apart = encoded.unflatten(0, (len(indices), -1)).unbind()
+            tokens.update(zip(indices, apart, strict=True))
+        return [tokens[index] for index in range(len(images))]

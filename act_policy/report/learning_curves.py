@@ -1,7 +1,7 @@
 """The learning curves of a run, from its metrics.csv."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,40 +39,32 @@ def draw_learning_curves(rows: Sequence[Row], schema: Schema) -> LearningCurves:
     """
     if not rows:
         return LearningCurves("Nothing has been logged yet.", [])
+    charts = []
+    for columns, unit, title, log_y in _list_charts(schema):
+        curves = {name: _curve(rows, column) for name, column in columns.items()}
+        curves = {name: curve for name, curve in curves.items() if len(curve[0])}
+        if curves:
+            charts.append(plot_lines(curves, "step", unit, title, log_y=log_y))
     last = rows[-1]
-    losses = {
-        "training batches": _curve(rows, "train_l1"),
-        "held-out episodes": _curve(rows, "held_out_l1"),
-        "held out, posterior's latent": _curve(rows, "held_out_l1_posterior"),
-    }
-    losses = {name: curve for name, curve in losses.items() if len(curve[0])}
-    charts = [
-        plot_lines(losses, "step", "L1 / standard deviation", "Losses", log_y=True),
-        *_draw_errors(rows, schema),
-    ]
-    for name, unit, title, log_y in (
-        ("train_kl", "nats", "KL of the latent", True),
-        ("learning_rate", "", "Learning rate", False),
-        ("gradient_norm", "", "Gradient norm", True),
-        ("samples_per_second", "", "Samples per second", False),
-    ):
-        curve = _curve(rows, name)
-        if len(curve[0]):
-            charts.append(plot_lines({"": curve}, "step", unit, title, log_y=log_y))
     says = f"Step {last['step']:.0f} after {last.get('minutes', 0.0):.1f} minutes of training."
     return LearningCurves(says, charts)
 
 
-def _draw_errors(rows: Sequence[Row], schema: Schema) -> list[Chart]:
-    """Draw one chart for all actions of the same unit, as only these can be compared."""
-    charts = []
-    for unit in dict.fromkeys(schema.action_units):
-        names = [n for n, u in schema.actions if u == unit]
-        curves = {name: _curve(rows, ERROR_PREFIX + name) for name in names}
-        if any(len(steps) for steps, _ in curves.values()):
-            title = "Error of each action on held-out episodes"
-            charts.append(plot_lines(curves, "step", unit or "no unit", title, log_y=True))
-    return charts
+def _list_charts(schema: Schema) -> Iterator[tuple[dict[str, str], str, str, bool]]:
+    """Yield each chart's lines (name -> column), unit and title, and whether y is logarithmic."""
+    losses = {
+        "training batches": "train_l1",
+        "held-out episodes": "held_out_l1",
+        "held out, posterior's latent": "held_out_l1_posterior",
+    }
+    yield losses, "L1 / standard deviation", "Losses", True
+    for unit in dict.fromkeys(schema.action_units):  # only these errors can be compared
+        errors = {name: ERROR_PREFIX + name for name, own in schema.actions if own == unit}
+        yield errors, unit or "no unit", "Error of each action on held-out episodes", True
+    yield {"": "train_kl"}, "nats", "KL of the latent", True
+    yield {"": "learning_rate"}, "", "Learning rate", False
+    yield {"": "gradient_norm"}, "", "Gradient norm", True
+    yield {"": "samples_per_second"}, "", "Samples per second", False
 
 
 def _curve(rows: Sequence[Row], name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -45,10 +45,18 @@ def ask_peer(config: Any, settings: Any, **more: Any) -> Row:
     """Run peer.py in the peer's Python with the same sizes and more fields; return its row."""
     from omegaconf import OmegaConf
 
+    from act_policy.checkpoints.lerobot.config import SIZES
+
     request = {**OmegaConf.to_container(config), **more}
     if settings is not None:
-        request["network"] = lerobot_fields(settings.model)
+        model = settings.model
         request["batch_size"] = settings.data.batch_size
+        request["network"] = {theirs: model[ours] for theirs, ours in SIZES.items()} | {
+            "n_action_steps": model.chunk_length,
+            "use_vae": model.latent_size > 0,
+            "latent_dim": model.latent_size or 32,  # LeRobot's defaults, where there is no latent
+            "n_vae_encoder_layers": model.latent_layers or 4,
+        }
     script = Path(__file__).with_name("peer.py")
     done = subprocess.run(
         [config.peer, str(script), json.dumps(request)], capture_output=True, text=True
@@ -57,18 +65,6 @@ def ask_peer(config: Any, settings: Any, **more: Any) -> Row:
         raise UserError(f"peer={config.peer} failed:\n{done.stderr[-3000:]}")
     row: Row = json.loads(done.stdout.strip().splitlines()[-1])
     return row
-
-
-def lerobot_fields(model: Any) -> dict[str, Any]:
-    """Return the network's sizes as LeRobot's ACTConfig names them; its defaults if no latent."""
-    from act_policy.checkpoints.lerobot.config import SIZES
-
-    return {theirs: model[ours] for theirs, ours in SIZES.items()} | {
-        "n_action_steps": model.chunk_length,
-        "use_vae": model.latent_size > 0,
-        "latent_dim": model.latent_size or 32,
-        "n_vae_encoder_layers": model.latent_layers or 4,
-    }
 
 
 def make_policy(config: Any, settings: Any) -> Any:

@@ -41,22 +41,20 @@ def measure(config: Any) -> list[Row]:
             loader = make_loader(folder, cache, request["batch_size"])
             return loader_speed(config, batch_sizes(loader))
 
-        samples = DATASET["episodes"] * DATASET["steps"]
-        rows = [
-            row("HDF5, raw", speed(hdf5, None)),
-            row("video, cached", speed(video, cache)),
-            row("video, no cache", speed(video, None)),
-            row("video, first epoch with the building of its cache", samples / (build + epoch)),
-        ]
+        speeds = {
+            "HDF5, raw": speed(hdf5, None),
+            "video, cached": speed(video, cache),
+            "video, no cache": speed(video, None),
+            "video, first epoch with the building of its cache": (
+                DATASET["episodes"] * DATASET["steps"] / (build + epoch)
+            ),
+        }
+    shared = {"unit": "samples/s", "compare_with": peer["who"]}
+    rows = [
+        {"who": f"act_policy, {what}", "value": value, **shared} for what, value in speeds.items()
+    ]
     rows[-1]["seconds_of_building"] = build
-    for mine in rows:
-        mine["compare_with"] = peer["who"]
     return [*rows, peer]
-
-
-def row(what: str, speed: float) -> Row:
-    """Return one of our figures as a row."""
-    return {"who": f"act_policy, {what}", "value": speed, "unit": "samples/s"}
 
 
 def make_loader(folder: Path, cache: Path | None, batch_size: int) -> Any:

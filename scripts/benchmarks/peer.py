@@ -33,7 +33,7 @@ def train(request: Any) -> tuple[float, dict[str, Any]]:
     """Measure samples per second with LeRobot's training step: uint8 images, AdamW, clipping."""
     import torch
 
-    policy, preprocessor, _ = make_policy(request)
+    policy, preprocessor = make_policy(request)
     size, chunk = request.batch_size, request.network["chunk_size"]
     optimizer = torch.optim.AdamW(policy.get_optim_params(), lr=1e-5, weight_decay=1e-4)
     batches = [raw_batch(request, size, seed) for seed in range(4)]
@@ -200,8 +200,8 @@ def write_dataset(request: Any) -> None:
     dataset.finalize()
 
 
-def make_policy(request: Any) -> tuple[Any, Any, Any]:
-    """Build LeRobot's ACT with the requested sizes, and its processors."""
+def make_policy(request: Any) -> tuple[Any, Any]:
+    """Build LeRobot's ACT with the requested sizes, and its preprocessor."""
     import torch
     from lerobot.configs.types import FeatureType, PolicyFeature
     from lerobot.policies.act.configuration_act import ACTConfig
@@ -226,8 +226,8 @@ def make_policy(request: Any) -> tuple[Any, Any, Any]:
             "mean": torch.full((3, 1, 1), 0.5),
             "std": torch.full((3, 1, 1), 0.25),
         }
-    preprocessor, postprocessor = make_act_pre_post_processors(config, statistics)
-    return ACTPolicy(config).to(config.device), preprocessor, postprocessor
+    preprocessor, _ = make_act_pre_post_processors(config, statistics)
+    return ACTPolicy(config).to(config.device), preprocessor
 
 
 def raw_batch(request: Any, size: int, seed: int) -> dict[str, Any]:

@@ -72,9 +72,8 @@ def open_run_data(config: Mapping[str, Any], folder: str | None) -> RunData | No
     data_config["path"] = folder or data_config.get("path")
     if not data_config["path"] or not is_at_hand(data_config["path"]):
         return None
-    from act_policy.data.loading.datamodule import (
-        DemonstrationDataModule,  # torch, which a run needs
-    )
+    # it needs torch, as a run does
+    from act_policy.data.loading.datamodule import DemonstrationDataModule
 
     data = DemonstrationDataModule.from_config(data_config, 1, config.get("seed", 0))
     return RunData(data.dataset, data.train_episodes.tolist(), data.held_out_episodes.tolist())
@@ -85,10 +84,7 @@ def score_held_out(
 ) -> OpenLoop | None:
     """Score 200 chunks of the episodes that the run held out; None where there are none.
 
-    Args:
-        policy: predicts.
-        config: of the run.
-        folder: where its demonstrations are now; None is where they were.
+    config and folder are those of `open_run_data`.
     """
     try:
         run = open_run_data(config, folder)

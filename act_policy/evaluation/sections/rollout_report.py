@@ -11,7 +11,6 @@ import numpy as np
 
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.evaluation.open_loop.score import OpenLoop
-from act_policy.evaluation.results import list_warnings
 from act_policy.evaluation.rollouts.moments import Look, Seen, see_moments
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
 from act_policy.evaluation.sections.attention_section import MOMENTS, show_attention
@@ -92,7 +91,6 @@ def write_rollout_report(
     strips = [Look(one, spread(one.steps + 1, 6), STRIP_HEIGHT) for one in failures]
     seen = see_moments(build, policy.schema, [*views, *strips], workers)
     moments = {f"{chosen[0]}, step {step}": seen[0].moments[step] for step in attended}
-    summaries = {"policy": report, **report["baselines"]}
     open_loop = None if background.score is None else background.score(policy)
     strips_seen = list(zip(failures, seen[len(views) :], strict=True))
     episodes = format_count(len(results), "episode")
@@ -103,7 +101,7 @@ def write_rollout_report(
         policy,
         report,
         background.metrics,
-        success=show_success(summaries, list_warnings(report)),
+        success=show_success(report),
         films=show_films(out / "videos", filmed, len(policy.schema.cameras)),
         failures=group_failures(results, strips_seen, stages_in_words(report["environment"])),
         episodes=episodes,

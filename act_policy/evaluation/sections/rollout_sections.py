@@ -6,21 +6,17 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from act_policy.evaluation.results import SUCCESS_COLUMNS, success_row
+from act_policy.evaluation.results import SUCCESS_COLUMNS, list_warnings, success_row
 from act_policy.evaluation.rollouts.moments import Seen
 from act_policy.evaluation.rollouts.run import EpisodeResult
 from act_policy.evaluation.rollouts.video import side_by_side
 from act_policy.report.pieces import Image, Table, Video, encode_strip, encode_video, tabulate
 from act_policy.report.plot import plot_intervals
 
-Summaries = Mapping[str, Mapping[str, Any]]
-"""Policy or baseline -> its `summarise`."""
-
 
 class Success(NamedTuple):
     """Success rates of the policy and its baselines."""
 
-    has_baselines: bool
     chart: Markup
     table: Table
     warnings: Sequence[str]
@@ -39,8 +35,9 @@ class FailureGroup(NamedTuple):
     strips: list[tuple[EpisodeResult, list[Image]]]
 
 
-def show_success(summaries: Summaries, warnings: Sequence[str]) -> Success:
-    """Lay out success rates with their intervals, the policy's first."""
+def show_success(report: Mapping[str, Any]) -> Success:
+    """Lay out success rates of evaluation.json with their intervals, the policy's first."""
+    summaries = {"policy": report, **report["baselines"]}
     rows = [success_row(name, summary) for name, summary in summaries.items()]
     table = tabulate(["", *SUCCESS_COLUMNS], rows)
     intervals = {
@@ -48,7 +45,7 @@ def show_success(summaries: Summaries, warnings: Sequence[str]) -> Success:
         for name, summary in summaries.items()
         for low, high in [summary["interval"]]
     }
-    return Success(len(summaries) > 1, plot_intervals(intervals), table, warnings)
+    return Success(plot_intervals(intervals), table, list_warnings(report))
 
 
 def show_films(folder: Path, filmed: Sequence[EpisodeResult], cameras: int) -> list[Video]:
