@@ -89,6 +89,8 @@ def plot_lines(
         lines = [_prepare(*curve, log_y) for curve in curves.values()]
         for index, (name, line) in enumerate(zip(curves, lines, strict=True)):
             style = {"linewidth": 6, "alpha": 0.4, "zorder": 1.5} if name == broad else {}
+            if len(curves[name][0]) == 1:
+                style = {"linewidth": 6}  # a dot that can be seen
             style["color"] = _PLACEHOLDERS[f"c{index % COLOURS}"]
             if index >= COLOURS:
                 style["linestyle"] = (0, (6 - index // COLOURS, 3))

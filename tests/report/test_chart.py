@@ -81,7 +81,9 @@ def test_labels_tell_ticks_apart() -> None:
         (0.5, ["0.1", "0.2", "0.5", "1"]),
         (2000, ["1000", "2000", "5000", "10000"]),
     ):
-        assert labels(plot_lines({"": ([100], [single])}, log_y=True), "end") == ticks
+        point = plot_lines({"": ([100], [single])}, log_y=True)
+        assert labels(point, "end") == ticks
+        assert re.search(r"stroke: var\(--c0\);[^\"]* stroke-width: 6", point.svg)
 
 
 def test_labels_of_small_values_fit_beside_the_plot() -> None:
