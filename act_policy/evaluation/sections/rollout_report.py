@@ -24,11 +24,7 @@ from act_policy.evaluation.sections.chunk_sections import (
     show_errors,
 )
 from act_policy.evaluation.sections.page import STRIP_HEIGHT, write_report
-from act_policy.evaluation.sections.rollout_sections import (
-    group_failures,
-    show_films,
-    show_success,
-)
+from act_policy.evaluation.sections.rollout_sections import group_failures, show_films, show_success
 from act_policy.report.pieces import format_count, spread
 from act_policy.sim.aloha_tasks import stages_in_words
 
