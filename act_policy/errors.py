@@ -1,4 +1,4 @@
-"""The error shown to the user, and checks that every package needs."""
+"""The error shown to the user, with the checks and words that every package needs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,6 +45,12 @@ def located(where: object) -> Iterator[None]:
         yield
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
+
+
+def list_some(texts: Sequence[str], count: int = 5) -> str:
+    """Join the first few texts, and say how many more there are."""
+    more = [f"and {len(texts) - count} more"] if len(texts) > count else []
+    return "; ".join([*texts[:count], *more])
 
 
 def check_fields(name: str, plain: Mapping[str, Any], made: type[Any]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from act_policy.errors import UserError
+from act_policy.errors import UserError, list_some
 
 MOST_NAMED = 10
 """Number of episodes that a message names."""
@@ -83,11 +83,9 @@ class EpisodeErrors:
             )
         if others:
             # An episode that is missing altogether has no name.
-            shown = [f"{names.get(i, f'episode {i}')}: {errors[i]}" for i in others[:MOST_NAMED]]
-            if (more := len(others) - MOST_NAMED) > 0:
-                shown.append(f"and {more} more")
+            shown = [f"{names.get(i, f'episode {i}')}: {errors[i]}" for i in others]
             notes.append(
                 f"{len(others)} of {len({*names, *others})} episodes are left out "
-                f"(unreadable=skip): {'; '.join(shown)}"
+                f"(unreadable=skip): {list_some(shown, MOST_NAMED)}"
             )
         return kept, notes

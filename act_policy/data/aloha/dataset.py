@@ -35,7 +35,7 @@ from act_policy.data.schemas import (
     read_schema,
     shift_actions,
 )
-from act_policy.errors import UserError
+from act_policy.errors import UserError, list_some
 from act_policy.types import Camera, Schema
 
 LEAVE_OUT = (
@@ -269,11 +269,9 @@ def _common_cameras(episodes: Sequence[EpisodeFile], names: Sequence[str]) -> li
         if (missing := [name for name in names if name not in episode.cameras])
     ]
     if lacking:
-        if (more := len(lacking) - MOST_NAMED) > 0:
-            lacking[MOST_NAMED:] = [f"and {more} more"]
         raise UserError(
             f"{episodes[0].path.parent}: expected cameras {', '.join(names)} in each of "
-            f"{len(episodes)} episodes; {'; '.join(lacking)}. "
+            f"{len(episodes)} episodes; {list_some(lacking, MOST_NAMED)}. "
             "Complete the episodes, or choose cameras that all episodes have with cameras=[...] "
             "(data.cameras= in training)."
         )

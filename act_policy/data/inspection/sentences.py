@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 
 from act_policy.data.inspection.finding import Finding, Kind, Verdict
-
-MOST_LISTED = 5
-"""Episodes that a sentence names; it counts the others."""
-
+from act_policy.errors import list_some
 
 _SENTENCES = {
     Kind.BROKEN_FILE: "{error}",
@@ -105,13 +102,11 @@ def sentence(finding: Finding, episode_names: Sequence[str]) -> str:
 
 def _list_episodes(finding: Finding, names: Sequence[str]) -> str:
     """Name the first few episodes, each with its remark, and say how many there are."""
-    some = []
-    for episode, detail in list(finding.episodes.items())[:MOST_LISTED]:
+    listed = []
+    for episode, detail in finding.episodes.items():
         remark = _remark(finding.kind, detail, names)
-        some.append(f"{names[episode]}: {remark}" if remark else names[episode])
-    count = len(finding.episodes)
-    more = [f"and {count - MOST_LISTED} more"] if count > MOST_LISTED else []
-    return f"{count} of {len(names)} episodes ({'; '.join(some + more)})"
+        listed.append(f"{names[episode]}: {remark}" if remark else names[episode])
+    return f"{len(listed)} of {len(names)} episodes ({list_some(listed)})"
 
 
 def _remark(kind: Kind, detail: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from act_policy.data.inspection.evidence import DimensionReport
 from act_policy.data.inspection.finding import Verdict
 from act_policy.data.inspection.inspect import Inspection
 from act_policy.data.inspection.sentences import advice
+from act_policy.errors import list_some
 from act_policy.report.pieces import tabulate
 
 STYLES = {Verdict.ERROR: "red", Verdict.WARNING: "yellow", Verdict.NOTE: "cyan"}
@@ -41,6 +42,7 @@ def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
     """Describe a dataset by names and values."""
     schema, lengths = dataset.schema, dataset.lengths
     seeds = [e.seed for e in dataset.episodes if e.seed is not None]
+    instructions = list(dict.fromkeys(e.instruction for e in dataset.episodes if e.instruction))
     known = [e.outcome for e in dataset.episodes if e.outcome is not None]
     return [
         ("episodes", f"{len(dataset.episodes)}"),
@@ -51,10 +53,7 @@ def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
         ),
         ("rate", f"{schema.rate:g} steps per second"),
         ("environment", schema.environment or "not known"),
-        (
-            "instructions",
-            _some_of([episode.instruction for episode in dataset.episodes]) or "not known",
-        ),
+        ("instructions", list_some(instructions) or "not known"),
         ("seeds", f"{min(seeds)} to {max(seeds)}, {len(set(seeds))} in all" if seeds else "none"),
         ("outcomes", f"{sum(known)} of {len(known)} succeeded" if known else "not known"),
     ]
@@ -79,10 +78,3 @@ def _table(
     for row in tabulate(head, rows).rows:
         made.add_row(*map(Text, row))
     return made
-
-
-def _some_of(texts: list[str], count: int = 5) -> str:
-    """Join the first few different texts, and say how many more there are."""
-    different = list(dict.fromkeys(filter(None, texts)))
-    more = [f"and {len(different) - count} more"] if len(different) > count else []
-    return "; ".join(different[:count] + more)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from act_policy.data.dataset import DemonstrationDataset, place_of
-from act_policy.errors import UserError
+from act_policy.errors import UserError, located
 from act_policy.images.resize import Crop, check_crop
 from act_policy.types import Camera, Schema
 
@@ -168,10 +168,8 @@ def find_cameras(
         camera = old[before]
         crop: Crop | None = tuple(crops[name]) if name in crops else None  # type: ignore[assignment]
         if crop is not None:
-            try:
+            with located(f"select.crop: {where}, camera {name}"):
                 check_crop(crop, camera.height, camera.width)
-            except UserError as error:
-                raise UserError(f"select.crop: {where}, camera {name}: {error}") from None
         height, width = sizes.get(name, crop[2:] if crop else (camera.height, camera.width))
         if crop is None and (height, width) == (camera.height, camera.width):
             found.append(Camera(name, height, width, camera.source_size, camera.crop))
