@@ -232,7 +232,7 @@ def test_statistics_are_cached_by_data_and_selection(folder, tmp_path, monkeypat
         raise AssertionError("computed again")
 
     with monkeypatch.context() as patch:
-        patch.setattr("act_policy.data.statistics._field", computed_again)
+        patch.setattr("act_policy.data.statistics._measure", computed_again)
         again = compute_statistics(view, [0, 1], 0.5, cache=cache)
         np.testing.assert_array_equal(again.action.std, first.action.std)
         assert again.std_floor == 0.5
