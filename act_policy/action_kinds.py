@@ -4,6 +4,7 @@ A command of 0.1 is a place to one motor, a speed to another and a movement to a
 may move before this is known, and files often do not say it.
 """
 
+import math
 import re
 from typing import Literal
 
@@ -38,6 +39,14 @@ _PER_TIME_SQUARED = re.compile(rf"/ ?{_TIME} ?(?:\^? ?2|/ ?{_TIME})$|{_TIME} ?\^
 _FORCES = re.compile(
     r"^(?:n|nm|n ?\*? ?m|newtons?( meters?)?|k?gf?|m?a|amps?|amperes?|m?v|volts?|w|watts?|pwm)$"
 )
+
+_SIZES = {
+    **dict.fromkeys(("m", "meter", "meters", "metre", "metres"), 1.0),
+    **dict.fromkeys(("cm", "centimeter", "centimeters", "centimetre", "centimetres"), 0.01),
+    **dict.fromkeys(("mm", "millimeter", "millimeters", "millimetre", "millimetres"), 0.001),
+    **dict.fromkeys(("rad", "radian", "radians"), 1.0),
+    **dict.fromkeys(("deg", "degree", "degrees", "°"), math.pi / 180),
+}
 
 _VELOCITY_WORDS = {"vel", "velocity", "velocities", "speed", "qvel", "qdot", "dq"}
 _VELOCITY_WORDS |= {"vx", "vy", "vz", "vtheta", "vyaw"}
@@ -75,11 +84,15 @@ def stem(name: str) -> str:
     return "_".join(word for word in _words(name) if word not in kinds)
 
 
+def unit_size(unit: str) -> float | None:
+    """Return a unit, or that of a movement, in metres or radians; None for any other."""
+    plain = _PER_STEP.sub("", _PER_TIME.sub("", _plain(unit))).strip()
+    return _SIZES.get(plain)
+
+
 def _kind_of_unit(unit: str) -> DeclaredKind | None:
     """None for a unit of something else; "" for none; a plain unit is that of a position."""
-    plain = unit.lower().replace("⁻", "-").replace("¹", "1").replace("²", "2").replace("**", "^")
-    plain = re.sub(r"[\s_·.()]+", " ", plain).strip()
-    plain = re.sub(r"(?: |(?<=°))?\bper\b ?", "/", plain)
+    plain = _plain(unit)
     if plain in ("", "?", "-", "unknown", "none", "n/a"):
         return ""
     if _PER_TIME_SQUARED.search(plain) or _FORCES.match(plain):
@@ -87,6 +100,13 @@ def _kind_of_unit(unit: str) -> DeclaredKind | None:
     if _PER_TIME.search(plain) or plain in _SPEEDS:
         return "velocity"
     return "displacement" if _PER_STEP.search(plain) else "position"
+
+
+def _plain(unit: str) -> str:
+    """Spell a unit in one way: "deg/s", "m s -1", "cm/step"."""
+    plain = unit.lower().replace("⁻", "-").replace("¹", "1").replace("²", "2").replace("**", "^")
+    plain = re.sub(r"[\s_·.()]+", " ", plain).strip()
+    return re.sub(r"(?: |(?<=°))?\bper\b ?", "/", plain)
 
 
 def _kind_of_name(name: str) -> DeclaredKind:
