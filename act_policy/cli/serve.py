@@ -27,9 +27,12 @@ def main(config: Any) -> None:
     from act_policy.control.serving.server import PolicyServer
 
     logging.basicConfig(format="%(levelname)s %(message)s")
+    if isinstance(config.names, str):
+        raise UserError(f"names={config.names}: expected a list, names=[{config.names}]")
     settings = make_settings(
         ServerConfig,
         config,
+        names=tuple(config.names),
         api_key=read_key(config.api_key_file),
         largest_message=int(config.largest_message_mb * 1e6),
     )

@@ -110,6 +110,7 @@ def test_a_stall_of_two_seconds(policy_file: Path) -> None:
         (["checkpoint=/nowhere"], "checkpoint=/nowhere does not exist"),
         (["checkpoint=/nowhere", "api_key_file=/no/key"], "api_key_file=/no/key cannot be read"),
         (["checkpoint=/nowhere", "port=99999"], "port=99999: expected at most 65535"),
+        (["checkpoint=/nowhere", "names=robot"], "expected a list, names=[robot]"),
         (["checkpoint={}", "device=cuda"], "device=cuda: an ONNX file runs on the cpu"),
         (["checkpoint={}", "observation_keys.cameras={top: images/a}"], "cameras names top"),
     ],

@@ -23,6 +23,7 @@ class ServerConfig:
     largest_batch: observations computed together.
     stall_seconds: a client that is silent on the network for twice as long is disconnected; the
         policy is reported as unhealthy when it computes for longer.
+    names: further names of this machine under which browsers may ask for it.
     """
 
     host: str = "127.0.0.1"
@@ -34,6 +35,7 @@ class ServerConfig:
     most_clients: int = 32
     largest_batch: int = 8
     stall_seconds: float = 10.0
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if check_whole_number("port", self.port, 0) > 65535:

@@ -30,6 +30,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from act_policy.control.chunks.policy import ChunkPolicy
+from act_policy.control.page.browser_access import SECURITY_HEADERS, is_own_host, is_own_origin
 from act_policy.control.policies.observation_keys import ObservationKeys
 from act_policy.control.policies.wire import WireError, pack, unpack
 from act_policy.control.serving.access import ServerConfig, is_allowed
@@ -108,6 +109,7 @@ class PolicyServer:
                 config.port,
                 ssl=config.ssl_context(),
                 process_request=self._respond,
+                process_response=_secure,
                 origins=[None],  # no scripts of web pages in a browser on this machine
                 compression=None,  # openpi has none, and a small message cannot unfold to a big one
                 max_size=config.largest_message,
@@ -144,6 +146,9 @@ class PolicyServer:
         path = request.path.partition("?")[0]
         if path == "/healthz":
             return self._health(connection)
+        if (refused := self._foreign(request)) is not None:
+            self.status.event("refused", _address(connection), refused)
+            return connection.respond(HTTPStatus.FORBIDDEN, refused + "\n")
         if not is_allowed(request.headers.get("Authorization"), self.config.api_key):
             self.status.event("refused", _address(connection), "no valid API key")
             response = connection.respond(HTTPStatus.UNAUTHORIZED, "an API key is needed\n")
@@ -158,6 +163,24 @@ class PolicyServer:
         if path != "/":
             return connection.respond(HTTPStatus.NOT_FOUND, "there are / and /healthz\n")
         return await self._page(connection)
+
+    def _foreign(self, request: Request) -> str | None:
+        """Why a request may be the work of a stranger's web page; None if it is not.
+
+        Programs say what they like; a browser sends an `Origin` with every websocket (`serve`
+        refuses those) and the page's true host with everything.
+        """
+        hosts, origins = (request.headers.get_all(name) for name in ("Host", "Origin"))
+        host = hosts[0] if len(hosts) == 1 else None
+        websocket = request.headers.get("Upgrade", "").lower() == "websocket"
+        if not is_own_host(host, self.config.names) and (self.config.is_local or not websocket):
+            return (
+                f"this server is not called {host!s:.80}; use its IP address, or start it with "
+                "names=[NAME]"
+            )
+        if not websocket and not all(is_own_origin(origin, host) for origin in origins):
+            return f"pages of {origins[0]:.80} may not read this server"
+        return None
 
     def _health(self, connection: ServerConnection) -> Response:
         if (busy := self._predictor.busy_seconds()) > self.config.stall_seconds:
@@ -275,6 +298,12 @@ def _reason(error: Exception) -> str:
         return str(error)
     _log.error("a request failed", exc_info=error)
     return f"the policy failed ({type(error).__name__}); the server's log says more"
+
+
+def _secure(connection: ServerConnection, request: Request, response: Response) -> None:
+    """Add the headers that keep pages of others away from an answer."""
+    for name, value in SECURITY_HEADERS.items():
+        response.headers[name] = value
 
 
 def _arm(request: Request) -> str:

@@ -1,0 +1,1 @@
+"""What a browser may see of a robot or a policy server."""
