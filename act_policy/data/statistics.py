@@ -1,4 +1,4 @@
-"""Mean, deviation and range of state and action, in float64, over exactly the given episodes."""
+"""Statistics of state and action, in float64, over exactly the given episodes."""
 
 import hashlib
 import io
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from act_policy.data.action_relations import find_relations, own_states, shown_kinds
 from act_policy.data.dataset import DemonstrationDataset, place_of
 from act_policy.errors import UserError
 from act_policy.system.atomic import atomic_file
@@ -62,6 +63,7 @@ def compute_statistics(
         step_count=int(sum(dataset.lengths[episode] for episode in episodes)),
         std_floor=std_floor,
         relative_actions=relative,
+        action_kinds=_find_kinds(dataset, episodes),
     )
 
 
@@ -120,6 +122,18 @@ def _measure_relative(
     for values, measured in zip(merged, _measure(differences), strict=True):
         values[actions] = measured
     return merged
+
+
+def _find_kinds(dataset: DemonstrationDataset, episodes: Sequence[int]) -> tuple[str, ...]:
+    """What these episodes show of each action."""
+    schema = dataset.schema
+    relations = find_relations(
+        [dataset.state(episode) for episode in episodes],
+        [dataset.action(episode) for episode in episodes],
+        schema.rate,
+        own_states(schema),
+    )
+    return shown_kinds(schema, relations)
 
 
 def _hash(

@@ -85,8 +85,8 @@ def check_names(policy: ACTPolicy, schema: Schema) -> None:
 
 
 def keep_normalisation(before: Statistics, now: Statistics) -> Statistics:
-    """Combine the old mean, deviation and floor, the range of both, and the new step count."""
-    kept: dict[str, Any] = {"step_count": now.step_count}
+    """Combine the old mean, deviation and floor, the range of both, new step count and kinds."""
+    kept: dict[str, Any] = {"step_count": now.step_count, "action_kinds": now.action_kinds}
     for name in ("state", "action", "environment_state"):
         old, new = getattr(before, name), getattr(now, name)
         if old is not None and new is not None:

@@ -117,6 +117,16 @@ def test_a_value_that_is_not_finite_is_named_by_file_step_and_dimension(value, f
     assert compute_statistics(dataset, [0, 2]).step_count == 10
 
 
+def test_kinds_of_actions_are_those_of_the_given_episodes():
+    time = np.arange(61)[:, None] / 10
+    path = np.sin(time * [1.0, 1.3, 0.7] + [0, 1, 2]).astype(np.float32)
+    targets, changes = path[1:], np.diff(path, axis=0)
+    dataset = dataset_of([path[:-1]] * 4, [targets, changes, targets, changes])
+    assert compute_statistics(dataset, [0, 2]).action_kinds == ("position",) * 3
+    assert compute_statistics(dataset, [1, 3]).action_kinds == ("displacement",) * 3
+    assert compute_statistics(dataset, [0, 1, 2, 3]).action_kinds == ("",) * 3
+
+
 @pytest.mark.parametrize("floor", [0.0, -1.0, float("nan")])
 def test_a_floor_that_is_not_positive_is_refused(floor):
     with pytest.raises(UserError, match="std_floor"):

@@ -346,13 +346,16 @@ def test_every_kind_of_network_exports(fields: dict[str, object], tmp_path: Path
 def test_relative_actions_leave_onnx_as_absolute_ones(tmp_path: Path) -> None:
     policy = make_policy(environment_state=False)
     schema = replace(policy.schema, action_names=("x", "dy", "gripper"))
-    statistics = policy.statistics._replace(relative_actions=("x",))
+    kinds = ("position", "displacement", "")
+    statistics = policy.statistics._replace(relative_actions=("x",), action_kinds=kinds)
     relative = ACTPolicy(policy.config, schema, statistics).eval()
     relative.load_state_dict(policy.state_dict())
     relative.save(tmp_path / "bundle")
     result = run_script(f"checkpoint={tmp_path / 'bundle'}", f"out={tmp_path / 'out'}")
     assert result.returncode == 0, result.stderr
     program = OnnxPolicy(tmp_path / "out" / "policy.onnx", threads=1)
+    assert program.statistics is not None
+    assert program.statistics.action_kinds == kinds
     observation = random_observation(policy, 3, np.random.default_rng(0))
     found = program.predict_chunk(observation)
     expected = policy.predict_chunk(observation)  # absolute, with the same weights

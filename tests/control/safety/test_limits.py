@@ -169,6 +169,16 @@ def test_differences_are_no_limits_of_positions() -> None:
             )
 
 
+def test_what_was_demonstrated_of_each_action_is_known() -> None:
+    statistics = statistics_of(([-1.0, 0.0], [1.0, 1.0]), ([-1.0, 0.0, -0.5], [1.0, 1.0, 0.5]))
+    for told, known in (((), ("", "", "")), (("target", "", "velocity"),) * 2):
+        shown = statistics._replace(action_kinds=told)
+        assert DemonstratedRanges.from_statistics(SCHEMA, shown).action_kinds == known
+    assert DemonstratedRanges.from_statistics(SCHEMA, None).action_kinds == ("", "", "")
+    with pytest.raises(UserError, match="the kinds of 1 actions, its schema has 3"):
+        DemonstratedRanges.from_statistics(SCHEMA, statistics._replace(action_kinds=("",)))
+
+
 def test_a_position_that_nothing_measures_is_refused() -> None:
     config = config_from_dict({"joints": {"base": {"kind": "position"}}})
     with pytest.raises(UserError, match="action base is a position, but the policy's state has no"):
