@@ -120,7 +120,9 @@ def build_action_space(
 
     return ActionSpace(
         names=schema.action_names,
-        units=schema.action_units,
+        units=tuple(
+            config.joints.get(name, JointConfig()).unit or unit for name, unit in schema.actions
+        ),
         kinds=kinds,
         measured=np.array([d["measured"] for d in dimensions]),
         sources=tuple(d["source"] for d in dimensions),
@@ -135,7 +137,7 @@ def _dimension(
     schema: Schema, index: int, ranges: DemonstratedRanges, joint: JointConfig, config: RobotConfig
 ) -> dict[str, Any]:
     """One dimension's fields of ActionSpace."""
-    name, unit = schema.action_names[index], schema.action_units[index]
+    name, unit = schema.action_names[index], joint.unit or schema.action_units[index]
     kind = joint.kind or kind_of(name, unit)
     position = kind in ("position", "switch")
     measured = joint.measured or name
@@ -200,5 +202,8 @@ def _dimension(
 
 
 def kind_of(name: str, unit: str) -> Kind:
-    """Return the kind of a dimension by its unit and name; a position where they do not say it."""
+    """Return the kind of a dimension by its unit and name.
+
+    Where they do not say it, it is a position here and a doubt in `doubts.find_doubts`.
+    """
     return declared_kind(name, unit) or "position"

@@ -25,7 +25,9 @@ class JointConfig:
 
     kind: position (a target in the joint's own units), switch (a position that may jump: a
         gripper, a valve), velocity, or displacement (a movement per step of the policy). By
-        default decided by the unit and the name, see `act_policy.action_kinds.declared_kind`.
+        default decided by the unit and the name, see `act_policy.action_kinds.declared_kind`;
+        where these do not say it, nothing moves until this does.
+    unit: of the command; by default the policy's. Giving it ends every doubt about the unit.
     measured: the dimension of the state that measures it; by default the one of the same name.
     low, high: of the command. max_speed: of the command, in units per second.
     max_step: how far the command may lie from the measured position.
@@ -35,6 +37,7 @@ class JointConfig:
     """
 
     kind: Kind | None = None
+    unit: str | None = None
     measured: str | None = None
     low: float | None = None
     high: float | None = None

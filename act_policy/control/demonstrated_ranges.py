@@ -1,10 +1,11 @@
 """The ranges of joints, actions and image levels in the demonstrations of a policy."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
+from act_policy.action_kinds import ShownKind
 from act_policy.errors import UserError
 from act_policy.types import FieldStatistics, ImageLevels, Schema, Statistics
 
@@ -16,8 +17,7 @@ class DemonstratedRanges(NamedTuple):
     images: camera -> levels; empty where they are not known.
     relative_actions: dimensions whose statistics are of differences from the state; their range is
         that of the state of the same name.
-    action_kinds: what the demonstrations show of each action, `action_kinds.ShownKind`, "" where
-        they do not tell; (a,).
+    action_kinds: what the demonstrations show of each action, "" where they do not tell; (a,).
     """
 
     state_low: np.ndarray
@@ -26,7 +26,7 @@ class DemonstratedRanges(NamedTuple):
     action_high: np.ndarray
     images: Mapping[str, ImageLevels]
     relative_actions: tuple[str, ...] = ()
-    action_kinds: tuple[str, ...] = ()
+    action_kinds: tuple[ShownKind, ...] = ()
 
     @classmethod
     def from_statistics(cls, schema: Schema, statistics: Statistics | None) -> "DemonstratedRanges":
@@ -35,7 +35,7 @@ class DemonstratedRanges(NamedTuple):
         Raises:
             UserError: the statistics do not fit the schema.
         """
-        unknown_kinds = ("",) * schema.action_size
+        unknown_kinds: tuple[ShownKind, ...] = ("",) * schema.action_size
         if statistics is None:
             unknown_state = np.full(schema.state_size, np.nan)
             unknown_action = np.full(schema.action_size, np.nan)
@@ -55,7 +55,7 @@ class DemonstratedRanges(NamedTuple):
             i, j = schema.action_names.index(name), schema.state_names.index(name)
             for action_bound, state_bound in zip(action, state, strict=True):
                 action_bound[i] = state_bound[j]
-        action_kinds = statistics.action_kinds or unknown_kinds
+        action_kinds = cast(tuple[ShownKind, ...], statistics.action_kinds) or unknown_kinds
         if len(action_kinds) != schema.action_size:
             raise UserError(
                 f"the policy's statistics give the kinds of {len(action_kinds)} actions, its "

@@ -55,6 +55,9 @@ class ControlLoop:
         robot: connected.
         device: for the operator to take over with, if any.
         release: the owner's hook at the end of a hold; None holds on.
+
+    Raises:
+        UserError: the kind or the unit of a dimension is in doubt.
     """
 
     def __init__(
@@ -67,6 +70,8 @@ class ControlLoop:
         device: OperatorDevice | None = None,
         release: Callable[[], None] | None = None,
     ):
+        if contract.doubts:
+            raise UserError("; ".join(doubt.sentence for doubt in contract.doubts))
         self.robot, self.events = robot, events
         self._contract, self._executor = contract, executor
         self._recorder, self._device = recorder, device

@@ -4,9 +4,11 @@ import time
 
 import numpy as np
 
-from act_policy.control.action_space import ActionSpace, LimitSources
+from act_policy.action_kinds import contradicts
+from act_policy.control.action_space import LimitSources
 from act_policy.control.chunks.policy import PolicyError, check_chunk
 from act_policy.control.commands.deployment import Deployment
+from act_policy.control.doubts import near_zero
 from act_policy.control.pacing import Pacer
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Reading, read_robot
@@ -39,7 +41,8 @@ def check(deployment: Deployment, seconds: float) -> list[str]:
             image_faults.setdefault(fault.name, fault)
         pacer.wait()
     lines = _describe(contract, reading, observation)
-    problems = [fault.sentence for _, fault in sorted(image_faults.items())]
+    problems = [doubt.sentence for doubt in contract.doubts]
+    problems += [fault.sentence for _, fault in sorted(image_faults.items())]
     problems += contract.pose_outside(observation.state)
     try:
         rate = contract.check_rate(captured)
@@ -80,27 +83,39 @@ def _describe(
             known = "the policy does not say what was demonstrated"
             unknown.append(name)
         lines.append(
-            f"joint     {name}: {observation.state[i]:.4g} {schema.state_units[i]}; {known}"
+            f"joint     {name}: {observation.state[i]:.4g} {_unit(schema.state_units[i])}; {known}"
         )
     if unknown:
         lines.append(
             f"warning   where {', '.join(unknown)} may be is not known: a start far from the "
             "demonstrations is not refused"
         )
-    return lines + _describe_limits(contract.space)
+    if near_zero(observation.state, ranges.state_low, ranges.state_high):
+        lines.append(
+            "warning   near 0, degrees, radians and -100 to 100 look alike: move the joints by "
+            "hand and look whether they count as the demonstrations do"
+        )
+    return lines + _describe_limits(contract)
 
 
-def _describe_limits(space: ActionSpace) -> list[str]:
+def _describe_limits(contract: Contract) -> list[str]:
     """Describe each dimension of the action, and warn where a limit is not the owner's."""
-    lines = []
+    lines, space = [], contract.space
     for i, name in enumerate(space.names):
         line = f"action    {name} ({space.kinds[i]}): {space.low[i]:.4g} to {space.high[i]:.4g} "
-        line += space.units[i]
+        line += _unit(space.units[i])
         if np.isfinite(space.max_speed[i]):
             line += f", at most {space.max_speed[i]:.4g} per second"
         if np.isfinite(space.max_step[i]):
             line += f", at most {space.max_step[i]:.4g} from the measured position"
         lines.append(f"{line}; limits from the {_describe_sources(space.sources[i])}")
+    for name, kind, shown in zip(
+        space.names, space.kinds, contract.ranges.action_kinds, strict=False
+    ):
+        if contradicts(kind, shown) and name in contract.config.joints:
+            lines.append(
+                f"warning   {name} is a {kind} by the file, its demonstrations show a {shown}"
+            )
     sources = zip(space.names, space.sources, strict=True)
     if weak := [name for name, source in sources if source.demonstrated]:
         lines.append(
@@ -108,6 +123,10 @@ def _describe_limits(space: ActionSpace) -> list[str]:
             "real ones in a config file (docs/robot.md)"
         )
     return lines
+
+
+def _unit(unit: str) -> str:
+    return unit or "(unit unknown)"
 
 
 def _describe_sources(sources: LimitSources) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from act_policy.control.action_space import SMALLEST_RANGE, build_action_space
 from act_policy.control.config import RobotConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
+from act_policy.control.doubts import find_doubts, guess_unit
 from act_policy.control.robots.robot import Reading
 from act_policy.errors import UserError
 from act_policy.images.resize import camera_image
@@ -24,6 +25,8 @@ SLOWEST_RATE = 0.9
 class Contract:
     """The binding of one robot to one policy; `space` holds the limits of the commands.
 
+    doubts: what is not known of the commands; while there are any, nothing may move.
+
     Raises:
         UserError: the config names something that the policy does not have, or leaves a dimension
             without limits, or the policy needs the state of its environment.
@@ -32,6 +35,7 @@ class Contract:
     def __init__(self, schema: Schema, ranges: DemonstratedRanges, config: RobotConfig):
         self.schema, self.ranges, self.config = schema, ranges, config
         self.space = build_action_space(schema, ranges, config)
+        self.doubts = find_doubts(schema, ranges, config)
         self.rate = config.timing.motor_rate or schema.rate  # commands per second
         self._ignored = set(config.ignore)
         self._cameras = _bind_names("cameras", schema.camera_names, config.cameras)
@@ -106,7 +110,7 @@ class Contract:
         outside = (state < low - margin) | (state > high + margin)  # never where these are NaN
         return [
             f"{schema.state_names[i]} is at {state[i]:.4g} {schema.state_units[i]}, demonstrated "
-            f"was {low[i]:.4g} to {high[i]:.4g}"
+            f"was {low[i]:.4g} to {high[i]:.4g}{guess_unit(float(state[i]), low[i], high[i])}"
             for i in np.flatnonzero(outside)
         ]
 
