@@ -1,5 +1,6 @@
 """Look at a robot and a policy together without moving anything, and report what does not fit."""
 
+import argparse
 import time
 
 import numpy as np
@@ -8,6 +9,7 @@ from act_policy.action_kinds import contradicts
 from act_policy.control.action_space import LimitSources
 from act_policy.control.chunks.policy import PolicyError, check_chunk
 from act_policy.control.commands.deployment import Deployment
+from act_policy.control.commands.watch import watch_joints
 from act_policy.control.doubts import near_zero
 from act_policy.control.pacing import Pacer
 from act_policy.control.robots.contract import Contract
@@ -18,6 +20,17 @@ from act_policy.images.levels import frame_levels
 from act_policy.types import Observation
 
 PREDICTIONS = 5
+
+
+def check_command(deployment: Deployment, options: argparse.Namespace) -> int:
+    """Check, and show the joints as they move if that is wanted; return 2 for a problem."""
+    release = deployment.load_release(options.release)
+    if release is not None and not options.watch:
+        raise UserError("release: nothing moves in a check; give watch too, or leave release out")
+    problems = check(deployment, 2.0 if options.watch else options.seconds or 2.0)
+    if options.watch:
+        watch_joints(deployment, options.seconds, release)
+    return 2 if problems else 0
 
 
 def check(deployment: Deployment, seconds: float) -> list[str]:
@@ -37,7 +50,7 @@ def check(deployment: Deployment, seconds: float) -> list[str]:
         reading = read_robot(deployment.robot)
         observation = contract.observation(reading)
         captured.append(reading.captured)
-        if fault := watch.fault(observation.images, time.monotonic()):
+        for fault in watch.faults(observation.images, time.monotonic()):
             image_faults.setdefault(fault.name, fault)
         pacer.wait()
     lines = _describe(contract, reading, observation)
@@ -50,10 +63,9 @@ def check(deployment: Deployment, seconds: float) -> list[str]:
     except UserError as error:
         problems.append(str(error))
     problems += _ask(deployment, observation, lines)
-    print("\n".join(lines))
-    for problem in problems:
-        print(f"problem   {problem}")
-    print("nothing was sent; " + ("not ready" if problems else "ready"), flush=True)
+    problems = list(dict.fromkeys(problems))
+    verdict = "nothing was sent; " + ("not ready" if problems else "ready")
+    deployment.say("\n".join([*lines, *(f"problem   {each}" for each in problems), verdict]))
     return problems
 
 

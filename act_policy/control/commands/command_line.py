@@ -4,8 +4,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from act_policy.control.commands.check import check
+from act_policy.control.commands.check import check_command
 from act_policy.control.commands.deployment import deploy
+from act_policy.control.commands.ending import Ended, EndingSignals
+from act_policy.control.commands.lines import Console
 from act_policy.control.commands.recover import recover_command
 from act_policy.control.commands.run import KEYS, run_command
 from act_policy.control.commands.shadow import shadow_command
@@ -15,22 +17,47 @@ from act_policy.errors import UserError
 def main(
     arguments: Sequence[str] | None = None, program: str = "python -m act_policy.control"
 ) -> int:
-    """Run one command; return 0, 1 if a run ended while holding, 2 for an error of the user's."""
+    """Run one command.
+
+    Returns:
+        0; 1 if a run ended while holding; 2 if something was refused or failed; 128 and the
+        signal's number if one ended it.
+    """
     options = _parser(program).parse_args(arguments)
+    console, signals = Console(sys.stdout, sys.stderr), EndingSignals()
     try:
-        if options.command == "recover":
-            return recover_command(options.folder)
-        with deploy(options.policy, options.robot, options.config) as deployment:
-            if options.command == "check":
-                return 2 if check(deployment, options.seconds or 2.0) else 0
-            if options.command == "shadow":
-                return shadow_command(deployment, options)
-            return run_command(deployment, options)
+        with signals.raised():
+            return _run(options, console, signals)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        for each in _user_errors(error):
+            console.complain(f"error: {each}")
         return 2
-    except KeyboardInterrupt:
-        return 130
+    except Ended as ended:
+        return 128 + ended.number
+    finally:
+        console.close()
+
+
+def _run(options: argparse.Namespace, console: Console, signals: EndingSignals) -> int:
+    if options.command == "recover":
+        return recover_command(options.folder, console.say)
+    deployed = deploy(options.policy, options.robot, options.config, console.say, signals)
+    with deployed as deployment:
+        if options.command == "check":
+            return check_command(deployment, options)
+        if options.command == "shadow":
+            return shadow_command(deployment, options, console)
+        return run_command(deployment, options, console)
+
+
+def _user_errors(error: BaseException | None) -> list[UserError]:
+    """The error, and before it those that it came on top of, as when disconnecting fails too."""
+    found = []
+    while error is not None:
+        if isinstance(error, UserError):
+            found.insert(0, error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
@@ -42,7 +69,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     )
     for name, sentence in (
         ("check", "look at robot and policy together; nothing moves"),
-        ("shadow", "predict beside an operator and log both; nothing is sent"),
+        ("shadow", "predict beside an operator who moves the arm, and log both"),
         ("run", f"let the policy move the arm ({KEYS})"),
     ):
         sub = commands.add_parser(name, help=sentence, description=sentence)
@@ -57,17 +84,29 @@ def _parser(program: str) -> argparse.ArgumentParser:
             "--config", "--settings", help="limits, names and timing, a .toml or .json file"
         )
         sub.add_argument("--seconds", type=float, help="end after this many seconds")
-        if name != "check":
+        sub.add_argument(
+            "--release",
+            help="MODULE:FUNCTION that lets the robot go limp, so that a person can move it"
+            + ("; called after safety.hold_time" if name == "run" else ""),
+        )
+        if name == "check":
+            sub.add_argument(
+                "--watch", action="store_true", help="go on to print the joints as they move"
+            )
+        else:
             sub.add_argument("--operator", help="MODULE:FUNCTION of the device to take over with")
             sub.add_argument(
                 "--log", help="file for a line of JSON per step (shadow) or event (run)"
             )
+        if name == "shadow":
+            sub.add_argument(
+                "--drive",
+                action="store_true",
+                help="let the operator's device drive the arm, within the limits",
+            )
         if name == "run":
             sub.add_argument("--record", help="folder to keep the run in as demonstrations")
             sub.add_argument("--stop", help="MODULE:FUNCTION, asked at every tick; True stops")
-            sub.add_argument(
-                "--release", help="MODULE:FUNCTION of the robot, called after safety.hold_time"
-            )
     sentence = "make episodes of what a killed run recorded (the next run does it too)"
     sub = commands.add_parser("recover", help=sentence, description=sentence)
     sub.add_argument("folder", help="the folder of recordings that was given to --record")

@@ -1,31 +1,44 @@
-"""Load a policy, connect a robot and bind the two, for check, shadow and run alike."""
+"""Load a policy, connect a robot and bind the two, for every command that looks at a robot."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from act_policy.control.chunks.asynchronous import AsynchronousExecutor
+from act_policy.control.commands.ending import EndingSignals
 from act_policy.control.config import RobotConfig, read_config
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.torch_free import open_torch_free
 from act_policy.control.robots.contract import Contract
-from act_policy.control.robots.robot import Robot, load_hook, load_robot
+from act_policy.control.robots.robot import (
+    LeRobotRobot,
+    Robot,
+    call_owner,
+    load_hook,
+    load_robot,
+)
 from act_policy.control.robots.simulated_arm import SimulatedArm
 from act_policy.control.safety.camera_watch import CameraWatch
-from act_policy.errors import UserError, writing
+from act_policy.errors import UserError
 
 SIMULATED = "simulated"
 
 
 class Deployment(NamedTuple):
-    """A loaded policy, a connected robot, and what binds them."""
+    """A loaded policy, a connected robot, and what binds them.
+
+    say: prints lines without waiting for a reader.
+    signals: those that end the command.
+    """
 
     inference: InferenceProcess
     robot: Robot
     contract: Contract
+    say: Callable[[str], None]
+    signals: EndingSignals
 
     def executor(self) -> AsynchronousExecutor:
         """Make the executor that turns chunks into actions."""
@@ -35,15 +48,30 @@ class Deployment(NamedTuple):
         """Make the watch over the cameras."""
         return CameraWatch(self.contract.ranges, self.contract.config.safety)
 
+    def load_release(self, spec: str | None) -> Callable[[], None] | None:
+        """The owner's hook that lets the arm go, bound to the robot that their function made."""
+        if spec is None:
+            return None
+        made = self.robot.robot if isinstance(self.robot, LeRobotRobot) else self.robot
+        return partial(load_hook(spec, "release"), made)
+
 
 @contextmanager
-def deploy(policy: str, robot: str, config: str | None) -> Iterator[Deployment]:
+def deploy(
+    policy: str,
+    robot: str,
+    config: str | None,
+    say: Callable[[str], None],
+    signals: EndingSignals,
+) -> Iterator[Deployment]:
     """Load the policy in its process, connect the robot, and undo both at the end.
 
     Args:
         policy: FILE.onnx or ws://HOST:PORT.
         robot: MODULE:FUNCTION, or `simulated`.
         config: the owner's file; without one the limits come from the demonstrations.
+        say: prints lines.
+        signals: do not interrupt the disconnecting.
 
     Raises:
         UserError: one of them cannot be used, or they do not fit each other.
@@ -62,35 +90,50 @@ def deploy(policy: str, robot: str, config: str | None) -> Iterator[Deployment]:
             arm = SimulatedArm(contract)
         else:
             arm = load_robot(robot, schema)
-        if (names := getattr(arm, "action_names", None)) is not None:
+        names = call_owner(f"robot {robot}: action_features", getattr, arm, "action_names", None)
+        if names is not None:
             contract.check_actions(names)
-        try:
-            arm.connect()
-        except UserError:
-            raise
-        except Exception as error:  # of the robot's driver, which may raise anything
-            raise UserError(f"robot {robot}: cannot be connected: {error!r}") from error
-        stack.callback(arm.disconnect)
-        yield Deployment(inference, arm, contract)
-
-
-def open_log(path: str) -> IO[str]:
-    """Open a file for lines of JSON; raise UserError where it cannot be written."""
-    with writing(f"log {path}"):
-        return open(path, "w", encoding="utf-8", buffering=1)
+        stack.enter_context(_connected(arm, f"robot {robot}", signals))
+        yield Deployment(inference, arm, contract, say, signals)
 
 
 @contextmanager
-def open_device(spec: str | None) -> Iterator[Any]:
-    """Connect the device that the owner's MODULE:FUNCTION returns, such as LeRobot's leader arm."""
+def open_device(spec: str | None, signals: EndingSignals) -> Iterator[Any]:
+    """Connect the device that the owner's MODULE:FUNCTION returns, such as LeRobot's leader arm.
+
+    Raises:
+        UserError: there is none, or it fails.
+    """
     if spec is None:
         yield None
         return
-    device = load_hook(spec, "operator")()
-    if hasattr(device, "connect"):
-        device.connect()
-    try:
+    device = call_owner(f"operator {spec}", load_hook(spec, "operator"))
+    with _connected(device, f"operator {spec}", signals):
         yield device
+
+
+@contextmanager
+def _connected(made: Any, what: str, signals: EndingSignals) -> Iterator[None]:
+    """Connect a robot or device, and disconnect it at the end, also after half a connection."""
+    connected = False
+    try:
+        try:
+            if hasattr(made, "connect"):
+                made.connect()
+        except UserError:
+            raise
+        except Exception as error:  # of a driver, which may raise anything
+            raise UserError(f"{what}: cannot be connected: {error!r}") from error
+        connected = True
+        yield
     finally:
-        if hasattr(device, "disconnect"):
-            device.disconnect()
+        with signals.finishing():
+            try:
+                if hasattr(made, "disconnect"):
+                    made.disconnect()
+            except Exception as error:
+                if connected:  # else the driver may well complain that it is not
+                    raise UserError(
+                        f"{what}: cannot be disconnected: {error!r}; its motors may still be "
+                        "powered"
+                    ) from error

@@ -1,18 +1,17 @@
 """Let a policy move the arm until the operator ends it."""
 
 import argparse
-import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import IO
 
 from act_policy.control.commands.check import check
-from act_policy.control.commands.deployment import Deployment, open_device, open_log
-from act_policy.control.commands.recover import print_recovered
+from act_policy.control.commands.deployment import Deployment, open_device
+from act_policy.control.commands.lines import Console, LineWriter, LogFile
+from act_policy.control.commands.recover import say_recovered
 from act_policy.control.events import Event, EventLog
 from act_policy.control.loop import ControlLoop, run
 from act_policy.control.recording.recording import EpisodeRecorder
-from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import load_hook
 from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.errors import UserError
@@ -20,19 +19,19 @@ from act_policy.errors import UserError
 KEYS = "enter: go, space or any other key: stop, t: take over, q: end"
 
 
-def run_command(deployment: Deployment, options: argparse.Namespace) -> int:
+def run_command(deployment: Deployment, options: argparse.Namespace, console: Console) -> int:
     """Check, run, record and print a summary; return 1 if the run ended while holding.
 
     Raises:
         UserError: the check found a problem, or an option cannot be used.
     """
     if problems := check(deployment, 1.0):
-        raise UserError(f"not started: {problems[0]}")
+        raise UserError(f"not started: problems found by the check: {len(problems)}")
+    say = deployment.say
     with ExitStack() as stack:
-        log = stack.enter_context(open_log(options.log)) if options.log else None
-        events = EventLog(partial(_report, log))
-        recorder = _open_recorder(deployment.contract, options) if options.record else None
-        release = load_hook(options.release, "release") if options.release else None
+        log = stack.enter_context(LogFile(options.log, console.complain)) if options.log else None
+        events = EventLog(partial(tell, say, log))
+        recorder = _open_recorder(deployment, options) if options.record else None
         operator = OperatorInput(load_hook(options.stop, "stop") if options.stop else None)
         loop = ControlLoop(
             deployment.robot,
@@ -40,32 +39,34 @@ def run_command(deployment: Deployment, options: argparse.Namespace) -> int:
             deployment.executor(),
             events,
             recorder,
-            stack.enter_context(open_device(options.operator)),
-            partial(release, deployment.robot) if release else None,
+            stack.enter_context(open_device(options.operator, deployment.signals)),
+            deployment.load_release(options.release),
         )
         with operator.listening():
-            print(f"ready; {KEYS}", flush=True)
+            say(f"ready; {KEYS}")
             punctuality = run(loop, operator, options.seconds)
-        episodes = [] if recorder is None else recorder.write()  # a terminal may be gone by now
-        print(f"ended by {operator.ended or 'the time limit'}; {punctuality}")
+        with deployment.signals.finishing():
+            episodes = [] if recorder is None else recorder.write()
+        say(f"ended by {operator.ended or 'the time limit'}; {punctuality}")
         for kind, count in sorted(events.counts.items()):
-            print(f"  {kind}: {count}")
+            say(f"  {kind}: {count}")
         for path in episodes:
-            print(f"recorded {path}")
+            say(f"recorded {path}")
         if (reason := loop.supervisor.reason) in ("", "the run ended"):
             return 0
-        print(f"ended while holding: {reason}", file=sys.stderr)
+        console.complain(f"ended while holding: {reason}")
         return 1
 
 
-def _report(log: IO[str] | None, event: Event) -> None:
+def tell(say: Callable[[str], None], log: LineWriter | None, event: Event) -> None:
+    """Pass an event on to a person and to a log."""
     if log is not None:
-        log.write(event.to_json() + "\n")
-    print(f"{event.kind}: {event.detail}", flush=True)
+        log.add(event.to_json())
+    say(f"{event.kind}: {event.detail}")
 
 
-def _open_recorder(contract: Contract, options: argparse.Namespace) -> EpisodeRecorder:
-    schema = contract.schema
+def _open_recorder(deployment: Deployment, options: argparse.Namespace) -> EpisodeRecorder:
+    contract, schema = deployment.contract, deployment.contract.schema
     if contract.rate < schema.rate:
         raise UserError(
             f"record: timing.motor_rate={contract.rate} is below the policy's {schema.rate}, so "
@@ -73,5 +74,5 @@ def _open_recorder(contract: Contract, options: argparse.Namespace) -> EpisodeRe
         )
     about = {"policy": options.policy, "robot": options.robot}
     recorder = EpisodeRecorder(options.record, schema, about)
-    print_recovered(recorder.recovered)
+    say_recovered(recorder.recovered, deployment.say)
     return recorder

@@ -23,6 +23,9 @@ from act_policy.types import Observation, Schema, Statistics
 START_TIME = 120.0
 """Seconds that a policy may take to load."""
 
+OUTLIVE_SECONDS = 3
+"""From a SIGTERM to the end of the process, unless its pipe is closed before."""
+
 
 class InferenceProcess:
     """A ChunkPolicy in a process of its own; satisfies `asynchronous.Inference`.
@@ -130,8 +133,11 @@ def _layout(schema: Schema) -> np.dtype[Any]:
 
 def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
     """Answer questions until the other end is closed, for whatever reason."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the loop, which closes the pipe
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # What ends a group of processes is for the loop, which closes the pipe once the arm rests.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, lambda *_: signal.alarm(OUTLIVE_SECONDS))
     try:
         policy = make_policy()
     except UserError as error:

@@ -5,12 +5,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
 from act_policy.errors import UserError
 from act_policy.types import Schema
+
+ResultT = TypeVar("ResultT")
 
 
 class Reading(NamedTuple):
@@ -56,24 +58,24 @@ class LeRobotRobot:
     """
 
     def __init__(self, robot: Any, clock: Callable[[], float] = time.monotonic):
-        self._robot, self._clock = robot, clock
+        self.robot, self._clock = robot, clock
 
     @property
     def action_names(self) -> tuple[str, ...]:
         """The names that send_action takes."""
-        return tuple(self._robot.action_features)
+        return tuple(self.robot.action_features)
 
     def connect(self) -> None:
         """Connect; LeRobot may ask for a calibration on the terminal."""
-        self._robot.connect()
+        self.robot.connect()
 
     def get_observation(self) -> Reading:
         """Split LeRobot's flat dictionary into images and joints."""
         captured = self._clock()
         images: dict[str, np.ndarray] = {}
         joints: dict[str, float] = {}
-        observation = self._robot.get_observation()
-        for name, feature in self._robot.observation_features.items():
+        observation = self.robot.get_observation()
+        for name, feature in self.robot.observation_features.items():
             if name not in observation:
                 raise UserError(
                     f"robot: its observation has no {name}, which its observation_features name "
@@ -87,21 +89,26 @@ class LeRobotRobot:
 
     def send_action(self, action: Mapping[str, float]) -> Mapping[str, float] | None:
         """Pass a command on; return what LeRobot sent, which its own limits may have changed."""
-        return cast(Mapping[str, float] | None, self._robot.send_action(dict(action)))
+        return cast(Mapping[str, float] | None, self.robot.send_action(dict(action)))
 
     def disconnect(self) -> None:
         """Disconnect; most of LeRobot's arms then go limp, see docs/robot.md."""
-        self._robot.disconnect()
+        self.robot.disconnect()
+
+
+def call_owner(what: str, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
+    """Call code of the owner or a driver; whatever it raises becomes a UserError that says what."""
+    try:
+        return function(*arguments)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{what} failed: {error!r}") from error
 
 
 def read_robot(robot: Robot) -> Reading:
     """Read a robot's sensors; raise UserError where its driver fails."""
-    try:
-        return robot.get_observation()
-    except UserError:
-        raise
-    except Exception as error:  # of the driver, which may raise anything
-        raise UserError(f"the robot's observation failed: {error!r}") from error
+    return call_owner("the robot's observation", robot.get_observation)
 
 
 def load_robot(spec: str, schema: Schema) -> Robot:
@@ -113,7 +120,7 @@ def load_robot(spec: str, schema: Schema) -> Robot:
     Raises:
         UserError: there is no such function, or it does not return a robot.
     """
-    robot = load_hook(spec, "robot")(schema)
+    robot = call_owner(f"robot {spec}", load_hook(spec, "robot"), schema)
     if hasattr(robot, "observation_features"):
         robot = LeRobotRobot(robot)
     methods = [name for name in vars(Robot) if not name.startswith("_")]
@@ -140,6 +147,8 @@ def load_hook(spec: str, option: str) -> Callable[..., Any]:
         hook: Callable[..., Any] = getattr(importlib.import_module(module_name), function)
     except (ImportError, AttributeError) as error:
         raise UserError(f"{option} {spec}: cannot be imported: {error}") from None
+    except Exception as error:  # of the owner's module, which may raise anything
+        raise UserError(f"{option} {spec}: cannot be imported: {error!r}") from error
     if not callable(hook):
         raise UserError(f"{option} {spec}: is not a function")
     return hook

@@ -71,12 +71,19 @@ class CameraWatch:
 
     def fault(self, images: Mapping[str, np.ndarray], now: float) -> ImageFault | None:
         """The first fault that the images of this moment show, or None."""
+        return next(iter(self.faults(images, now)), None)
+
+    def faults(self, images: Mapping[str, np.ndarray], now: float) -> list[ImageFault]:
+        """The fault of each camera whose image of this moment shows one."""
+        found = []
         for name, image in images.items():
-            if self._config.odd_image_time > 0 and image.max() <= BLACK:
-                return ImageFault(ImageFaultKind.BLACK, name)
-            if fault := self._frozen(name, image, now) or self._odd(name, image, now):
-                return fault
-        return None
+            black = self._config.odd_image_time > 0 and image.max() <= BLACK
+            fault = ImageFault(ImageFaultKind.BLACK, name) if black else None
+            # all are asked, since each counts time of its own
+            frozen, odd = self._frozen(name, image, now), self._odd(name, image, now)
+            if fault := fault or frozen or odd:
+                found.append(fault)
+        return found
 
     def _frozen(self, name: str, image: np.ndarray, now: float) -> ImageFault | None:
         if (limit := self._config.frozen_camera_time) == 0:

@@ -5,9 +5,9 @@
     t                           take over with the operator's device, and hand back
     q                           end the run
 
-A pedal is a keyboard to the computer: set it to send a space. SIGINT (Ctrl-C), SIGTERM and SIGHUP
-(the terminal is gone) end the run, a second one even if something hangs, and SIGUSR1 stops like
-the space bar. Ctrl-S and Ctrl-Z are keys like any other. Losing the keyboard stops, too.
+A pedal is a keyboard to the computer: set it to send a space. SIGINT (Ctrl-C), SIGTERM, SIGQUIT
+and SIGHUP (the terminal is gone) end the run, a second one even if something hangs, and SIGUSR1
+stops like the space bar. Ctrl-S and Ctrl-Z are keys like any other. Losing the keyboard stops, too.
 """
 
 import signal
@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TextIO
+
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class OperatorInput:
@@ -78,7 +80,7 @@ class OperatorInput:
         """Listen to signals and to the keyboard, `stream` or the standard input."""
         before = {
             number: signal.signal(number, self._signal)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+            for number in (*ENDING_SIGNALS, signal.SIGUSR1)
         }
         try:
             with _unbuffered(stream or sys.stdin) as keys:
@@ -106,7 +108,8 @@ class OperatorInput:
                 self.key(key.decode("latin-1"))
         except Exception as error:
             why = f"{why}: {error!r}"
-        self.stop(why)
+        if not self.ended:  # else it closed behind the last key
+            self.stop(why)
 
 
 @contextmanager
