@@ -65,4 +65,8 @@ class LazyImages(dict[str, np.ndarray]):
         return isinstance(other, dict) and self.copy() == dict(other.items())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (self.copy(),)  # nothing is left to draw
+        return LazyImages._drawn, (self.copy(),)  # a copy stays of this type, as Gymnasium compares
+
+    @classmethod
+    def _drawn(cls, images: dict[str, np.ndarray]) -> "LazyImages":
+        return cls(images, images.__getitem__)
