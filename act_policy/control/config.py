@@ -55,6 +55,8 @@ class SafetyConfig:
     max_action_age: from the capture of the images to the command; None is a chunk's length and
         max_answer_time.
     max_answer_time: the longest that a policy may take to answer.
+    max_starved_time: how long a running arm may rest for want of an action; a tenth of the time
+        with actions is taken off, so that many short rests count as well.
     max_tick_time: the longest that one turn of the loop may take, with the robot's own calls.
     frozen_camera_time: how long a camera may repeat identical images; 0 does not check.
     odd_image_time: how long brightness or contrast may lie outside the demonstrated range; 0 does
@@ -69,6 +71,7 @@ class SafetyConfig:
 
     max_action_age: float | None = None
     max_answer_time: float = 1.0
+    max_starved_time: float = 0.5
     max_tick_time: float = 0.5
     frozen_camera_time: float = 1.0
     odd_image_time: float = 1.0
@@ -83,10 +86,12 @@ class TimingConfig:
     """How chunks become motion; steps are those of the policy.
 
     motor_rate: commands per second; None is the policy's rate.
-    execute_steps: the fewest between two questions to the policy; None is half a chunk. The rest of
-        the chunk must outlast the policy's answer, or the arm waits for it.
-    blend_steps: over which one chunk passes into the next; 0 switches at once.
-    ensemble_coefficient: temporal ensembling over all chunks in force; None does not.
+    execute_steps: the fewest between two questions to the policy; None is half a chunk, and 1 when
+        ensembling. The rest of the chunk must outlast the policy's answer, or the arm waits for it.
+    blend_steps: over which one chunk passes into the next, and the arm out of rest; 0 switches at
+        once. An ensemble is blended out of rest only.
+    ensemble_coefficient: temporal ensembling over all chunks in force, m in exp(-m i), where i is
+        the steps since the oldest; None does not.
     threads: of the process in which the policy runs.
     """
 
@@ -138,8 +143,8 @@ def config_from_dict(plain: Mapping[str, Any], where: str = "config") -> RobotCo
     for name, joint in config.joints.items():
         _check_joint(f"{where}: joints.{name}", joint)
     safety, timing = f"{where}: safety", f"{where}: timing"
-    times = ("max_action_age", "max_answer_time", "max_tick_time", "approach_time", "hold_time")
-    _check_numbers(safety, config.safety, times)
+    times = ("max_action_age", "max_answer_time", "max_tick_time", "max_starved_time")
+    _check_numbers(safety, config.safety, (*times, "approach_time", "hold_time"))
     _check_numbers(timing, config.timing, ("motor_rate", "execute_steps", "threads"))
     not_negative = ("frozen_camera_time", "odd_image_time", "start_outside", "start_distance")
     _check_numbers(safety, config.safety, not_negative, zero=True)

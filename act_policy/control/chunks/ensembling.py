@@ -7,24 +7,30 @@ import numpy as np
 from act_policy.errors import UserError
 
 
-def average_predictions(predictions: np.ndarray, coefficient: float) -> np.ndarray:
-    """Average the predictions a_0 .. a_n for one step, of which a_0 is the oldest.
+def average_predictions(
+    predictions: np.ndarray, coefficient: float, steps: np.ndarray
+) -> np.ndarray:
+    """Average predictions a_j for one moment, of which a_0 is the oldest, made i_j steps after it.
 
-        action = sum_i w_i a_i / sum_i w_i,   w_i = exp(-coefficient * i)
+        action = sum_j w_j a_j / sum_j w_j,   w_j = exp(-coefficient * i_j)
+
+    With one prediction per step i_j is j, as in the source; a policy that answers every third step
+    has i_j = 3 j, so that a coefficient means the same at any latency.
 
     A positive coefficient trusts old predictions more, and 0 is the plain mean. Every prediction
     counts, whatever its value: an action that is exactly zero counts too.
 
     Args:
         predictions: (n, a), the oldest first.
-        coefficient: per chunk.
+        coefficient: per step.
+        steps: (n,), i_j.
 
     Returns:
         (a,).
 
     Source: Zhao et al. 2023 (ACT), section IV-B.
     """
-    exponents = -coefficient * np.arange(len(predictions))
+    exponents = -coefficient * steps
     weights = np.exp(exponents - exponents.max())  # the largest is 1: no overflow, no 0/0
     return np.asarray(weights @ predictions / weights.sum())
 
@@ -58,4 +64,5 @@ class TemporalEnsembler:
         predictions = np.stack(
             [made[oldest_age - i] for i, made in enumerate(self._chunks)], dtype=np.float64
         )
-        return average_predictions(predictions, self.coefficient).astype(chunk.dtype)
+        steps = np.arange(len(predictions))
+        return average_predictions(predictions, self.coefficient, steps).astype(chunk.dtype)

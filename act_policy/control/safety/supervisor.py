@@ -22,6 +22,9 @@ from act_policy.control.config import SafetyConfig
 from act_policy.control.events import EventLog
 from act_policy.control.safety.limits import limit_command
 
+FORGIVEN = 0.1
+"""Of the time without an action, per time with one."""
+
 
 class Mode(Enum):
     """The state of the supervisor."""
@@ -59,6 +62,7 @@ class Supervisor:
         self._last = np.full(len(space.names), np.nan)  # command
         self._target: np.ndarray | None = None  # of the approach
         self._since = 0.0  # the present mode
+        self._starved = 0.0  # seconds without an action while running, less what is forgiven
         self._parks = False  # a hold is on its way to its parking place
         self.replan = False  # the loop is to forget all chunks: the arm moved without them
 
@@ -116,6 +120,8 @@ class Supervisor:
             return None
         if proposal is not None and self.wants_policy:
             self._judge(now, proposal)
+        if self.mode is Mode.RUNNING:
+            self._starve(now, proposal is None)
         if self.mode is Mode.APPROACHING:
             wanted = self._approach_target(now, proposal, position)
         elif self.mode is Mode.RUNNING:
@@ -149,8 +155,21 @@ class Supervisor:
                 f"max_action_age is {self._max_age:.2f} s",
             )
 
+    def _starve(self, now: float, without: bool) -> None:
+        """Fault where the policy has had no action for too long, at once or again and again."""
+        change = self._seconds if without else -FORGIVEN * self._seconds
+        self._starved = max(0.0, self._starved + change)
+        if self._starved > (longest := self._config.max_starved_time) + 1e-6:
+            self.fault(
+                now,
+                "starved",
+                f"the policy had no action for {self._starved:.2f} s; max_starved_time is "
+                f"{longest} s. Its chunks come too late, or are too short",
+            )
+
     def _approach(self, now: float) -> None:
         self.mode, self.reason, self._since = Mode.APPROACHING, "", now
+        self._starved = 0.0
         self._target, self.replan = None, True
 
     def _approach_target(

@@ -102,13 +102,17 @@ def test_an_action_is_of_its_own_moment_whatever_the_delays(
         return np.tile(moments[:, None], (1, 3))
 
     inference.predict = meant_for
+    moves = rested = False
     for delay in delays:
         inference.delay = delay * STEP
         executor.observe(observe(clock.now - begun), clock.now, clock.now)
         proposal = executor.action(clock.now)
-        if proposal is not None and len(inference.asked) > 3:  # the first begins when it comes
+        rested |= moves and proposal is None
+        moves |= proposal is not None
+        # the first begins when it comes, as one does after a rest
+        if proposal is not None and len(inference.asked) > 3 and not rested:
             assert executor._chunks[-1].begin == executor._chunks[-1].captured
-            if executor._before is None:
+            if clock.now - executor._blending._since > blend_steps * STEP + 1e-6:
                 assert proposal.action[0] == pytest.approx(clock.now - begun, abs=1e-3)
             assert proposal.age <= CHUNK_LENGTH * STEP + 1e-6
         clock.now += period
@@ -168,8 +172,10 @@ def test_no_action_past_the_end_of_a_chunk() -> None:
     assert follow(executor, clock, 12)[8:] == [9, None, None, None]
 
 
-def test_ensembling_is_that_of_the_paper() -> None:
-    executor, _, clock = make(execute_steps=1, ensemble_coefficient=0.5, blend_steps=0)
+@pytest.mark.parametrize("blend_steps", [0, 4])
+def test_ensembling_is_that_of_the_paper(blend_steps: int) -> None:
+    """At no latency, whatever the settings of the other mode."""
+    executor, _, clock = make(ensemble_coefficient=0.5, blend_steps=blend_steps)
 
     class Policy:
         schema, chunk_length = SCHEMA, CHUNK_LENGTH
@@ -177,8 +183,93 @@ def test_ensembling_is_that_of_the_paper() -> None:
         predict_chunk = Counting().__call__
 
     synchronous = ChunkExecutor(Policy(), ensemble_coefficient=0.5)
-    expected = [float(synchronous.select_action(observe())[0]) for _ in range(14)]
-    assert follow(executor, clock, 14) == pytest.approx(expected)
+    expected = [float(synchronous.select_action(observe())[0]) for _ in range(25)]
+    assert follow(executor, clock, 25) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("latency", [1, 2, 3, 4])
+def test_a_late_ensemble_averages_every_chunk_that_has_come(latency: int) -> None:
+    """Against the formula over all answers; i counts steps, not chunks."""
+    executor, inference, clock = make(delay=latency * STEP, ensemble_coefficient=0.1)
+    begun = clock.now
+    actions = follow(executor, clock, 40)
+    asked = np.round((np.array(inference.asked) - begun) / STEP).astype(int)
+    np.testing.assert_array_equal(np.diff(asked), latency)  # asked again as soon as it is free
+    for step in range(latency, 40):
+        made = [
+            # the first chunk begins when it comes
+            (captured, 100.0 * n + step - (captured if n else latency))
+            for n, captured in enumerate(asked)
+            if captured + latency <= step < (captured if n else latency) + CHUNK_LENGTH
+        ]
+        weights = np.array([np.exp(-0.1 * (captured - made[0][0])) for captured, _ in made])
+        mean = weights @ [value for _, value in made] / weights.sum()
+        assert actions[step] == pytest.approx(mean, rel=1e-5)
+
+
+def swinging(observation: Observation[np.ndarray]) -> np.ndarray:
+    """Go on from where it is, by 0.5 a step; the base rolls at 0.3."""
+    steps = np.arange(CHUNK_LENGTH)
+    return np.stack([observation.state[0] + 0.5 * steps, 0 * steps, 0 * steps + 0.3], 1)
+
+
+@pytest.mark.parametrize("motor_rate", [None, 40.0])
+@pytest.mark.parametrize("ensemble", [{}, {"ensemble_coefficient": 0.01}])
+def test_after_a_rest_the_arm_goes_on_from_where_it_is(
+    ensemble: dict[str, float], motor_rate: float | None
+) -> None:
+    """A chunk that comes too late begins where the arm stands, in both modes alike."""
+    timing = {"motor_rate": motor_rate} if motor_rate else {}
+    executor, inference, clock = make(safety={"max_answer_time": 9}, **timing, **ensemble)
+    inference.predict = swinging
+    ticks = round((motor_rate or SCHEMA.rate) / SCHEMA.rate)
+    arm, resting, where = [], [], 0.0
+    for tick in range(60 * ticks):
+        inference.delay = 3.2 if len(inference.asked) == 2 else 0.0  # 2 s after the chunk is over
+        if tick % ticks == 0:
+            executor.observe(observe(where), clock.now, clock.now)
+        proposal = executor.action(clock.now)
+        if proposal is None:
+            resting.append(tick)
+        where = where if proposal is None else float(proposal.action[0])
+        arm.append(where)
+        clock.now += STEP / ticks
+    assert len(resting) > 15 * ticks
+    after = np.diff(arm[resting[-1] :])
+    assert after.max() <= 0.58 / ticks
+    assert after.min() > -0.05
+    assert arm[-1] - arm[0] > 11
+
+
+def test_a_base_begins_to_roll_in_steps_after_a_rest() -> None:
+    executor, inference, clock = make(
+        safety={"max_answer_time": 9}, blend_steps=2, execute_steps=10
+    )
+    inference.predict = swinging
+    assert follow(executor, clock, 1, index=2) == pytest.approx([0.3])
+    inference.delay = 1.3
+    clock.now += 10 * STEP - STEP
+    rolls = follow(executor, clock, 18, index=2)
+    resumed = [roll for roll in rolls[1:] if roll is not None]
+    assert resumed[:3] == pytest.approx([0.1, 0.2, 0.3])
+
+
+def test_a_chunk_that_waits_passes_in_when_the_one_in_force_ends() -> None:
+    executor, _, clock = make(delay=4 * STEP, execute_steps=1, blend_steps=9)
+    actions = follow(executor, clock, 40)
+    first = actions.index(0)
+    assert None not in actions[first:]
+
+
+@pytest.mark.parametrize("motor_rate", [40.0, 100.0])
+def test_a_blend_begins_without_a_step_at_a_faster_motor_rate(motor_rate: float) -> None:
+    executor, _, clock = make(execute_steps=5, blend_steps=3, motor_rate=motor_rate)
+    ticks = round(motor_rate / SCHEMA.rate)
+    actions = np.array(follow(executor, clock, 10 * ticks, 1 / motor_rate), float)
+    begin = int(4.5 * ticks)  # half a step early, as images may be
+    blend = np.diff(actions)[begin - 1 : begin - 1 + 4 * ticks]
+    # a gap of 95.5 in four steps of the policy, and a row forward in each
+    assert blend == pytest.approx((95.5 / 4 + 1) / ticks, rel=1e-4)
 
 
 def test_a_policy_that_does_not_answer_is_a_fault() -> None:
@@ -196,7 +287,7 @@ def test_after_a_reset_the_open_answer_does_not_count() -> None:
     executor.reset()
     inference.delay = 0.0
     actions = follow(executor, clock, 4)
-    assert actions == [None, None, 100, 101]  # of the second question
+    assert actions == [None, 100, 101, 102]  # of the second question
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
