@@ -58,7 +58,12 @@ class SafetyConfig:
     max_starved_time: how long a running arm may rest for want of an action; a tenth of the time
         with actions is taken off, so that many short rests count as well.
     max_tick_time: the longest that one turn of the loop may take, with the robot's own calls.
-    frozen_camera_time: how long a camera may repeat identical images; 0 does not check.
+    slowest_rate: of the loop and of the observations, as a share of the rate that was asked for,
+        over two seconds without the latest turn among them; 0 does not check.
+    max_image_age: how long before it was asked a robot may say that its images were taken.
+    frozen_camera_time: how long a camera may repeat identical images; 0 does not compare them.
+    slowest_camera: of the looks at a camera, the share that must find a new image, over two
+        seconds; 0 does not check.
     odd_image_time: how long brightness or contrast may lie outside the demonstrated range; 0 does
         not check. A black image is a fault at once unless this is 0.
     approach_time: how long the soft start may take.
@@ -73,7 +78,10 @@ class SafetyConfig:
     max_answer_time: float = 1.0
     max_starved_time: float = 0.5
     max_tick_time: float = 0.5
+    slowest_rate: float = 0.9
+    max_image_age: float = 0.3
     frozen_camera_time: float = 1.0
+    slowest_camera: float = 0.25
     odd_image_time: float = 1.0
     approach_time: float = 30.0
     hold_time: float | None = None
@@ -144,9 +152,11 @@ def config_from_dict(plain: Mapping[str, Any], where: str = "config") -> RobotCo
         _check_joint(f"{where}: joints.{name}", joint)
     safety, timing = f"{where}: safety", f"{where}: timing"
     times = ("max_action_age", "max_answer_time", "max_tick_time", "max_starved_time")
+    times += ("max_image_age",)
     _check_numbers(safety, config.safety, (*times, "approach_time", "hold_time"))
     _check_numbers(timing, config.timing, ("motor_rate", "execute_steps", "threads"))
     not_negative = ("frozen_camera_time", "odd_image_time", "start_outside", "start_distance")
+    not_negative += ("slowest_rate", "slowest_camera")
     _check_numbers(safety, config.safety, not_negative, zero=True)
     _check_numbers(timing, config.timing, ("blend_steps",), zero=True)
     return config

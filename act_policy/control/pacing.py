@@ -2,10 +2,14 @@
 
 import time
 from array import array
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
+WATCHED_TIME = 2.0
+"""Seconds over which a loop's rate is measured."""
 
 
 class Punctuality(NamedTuple):
@@ -61,3 +65,39 @@ class Pacer:
         p50, p99, worst = np.percentile(seconds, [50, 99, 100]) * 1000
         missed = int((seconds > self._period).sum())
         return Punctuality(len(seconds), float(p50), float(p99), float(worst), missed)
+
+
+class RateWatch:
+    """Watch that a loop turns as often as it should.
+
+    One late turn alone does not count: that is for `max_tick_time`.
+
+    Args:
+        rate: turns per second that are wanted.
+        slowest: share of it that must be kept; 0 does not watch.
+    """
+
+    def __init__(self, rate: float, slowest: float):
+        self._rate, self._slowest = rate, slowest
+        self._then: float | None = None
+        self._seconds: deque[float] = deque()  # of the latest turns
+
+    def turn(self, now: float) -> str:
+        """Note a turn; say that the loop is too slow, or "" while it is not."""
+        if self._slowest == 0:
+            return ""
+        if self._then is not None:
+            self._seconds.append(now - self._then)
+        self._then, seconds = now, self._seconds
+        while seconds and sum(seconds) - seconds[0] > WATCHED_TIME:
+            seconds.popleft()
+        usual = sum(seconds) - max(seconds, default=0.0)
+        if sum(seconds) < 0.9 * WATCHED_TIME or usual <= 0:
+            return ""
+        rate = (len(seconds) - 1) / usual
+        if rate >= self._slowest * self._rate:
+            return ""
+        return (
+            f"the loop turns {rate:.1f} times a second instead of {self._rate:g}, as the robot's "
+            "calls or other programs take too long (safety.slowest_rate)"
+        )

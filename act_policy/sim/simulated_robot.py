@@ -124,7 +124,11 @@ def simulated_config(schema: Schema, timing: TimingConfig | None = None) -> Robo
             for name, unit in schema.actions
         },
         safety=SafetyConfig(
-            frozen_camera_time=0.0, odd_image_time=0.0, start_outside=np.inf, start_distance=1.0
+            slowest_rate=0.0,  # no slower machine may change what is measured
+            frozen_camera_time=0.0,
+            odd_image_time=0.0,
+            start_outside=np.inf,
+            start_distance=1.0,
         ),
         timing=timing or TimingConfig(),
     )

@@ -150,7 +150,7 @@ def test_a_nan_policy_holds_at_once_and_says_where() -> None:
 
 
 def test_a_policy_that_stalls_for_two_seconds_holds_and_stays_so() -> None:
-    bench = Bench(rolling)
+    bench = Bench(rolling, config={"safety": {"max_starved_time": 2.0}})
     bench.start(5)
     bench.inference.delay = 2.0
     sent = bench.run(40)

@@ -69,8 +69,8 @@ class Blending:
         return trajectory.at(now, self._rate, self._smooth)
 
     def passed(self, now: float) -> bool:
-        """Whether another chunk may follow: the last has passed in, and was in force for a step."""
-        return (now - self._since) * self._rate + 0.5 >= max(1, self._steps)
+        """Whether another chunk may follow, since the last has passed in."""
+        return self._share(now) >= 1 - _ROUNDING
 
     def begin(self, now: float, earlier: Trajectory | None) -> None:
         """Pass out of a chunk from now on; None passes out of rest, where the arm is by now."""
@@ -79,8 +79,7 @@ class Blending:
 
     def mix(self, now: float, action: np.ndarray) -> np.ndarray:
         """Return the action (a,) on the way to the given one."""
-        share = ((now - self._since) * self._rate + self._tick) / (self._steps + 1)
-        wanted = action
+        share, wanted = self._share(now), action
         if self._passes and self._last is not None and share < 1:
             before = self._before(now)
             if before is not None:
@@ -92,6 +91,10 @@ class Blending:
                 wanted = action + (1 - share) * self._missing
         self._last = np.where(self._jumps, action, wanted)
         return self._last
+
+    def _share(self, now: float) -> float:
+        """Return the share of the new action."""
+        return ((now - self._since) * self._rate + self._tick) / (self._steps + 1)
 
     def _before(self, now: float) -> np.ndarray | None:
         """Return what the earlier chunk says (a,); None once it is over or too old."""

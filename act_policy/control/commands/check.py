@@ -43,22 +43,24 @@ def check(deployment: Deployment, seconds: float) -> list[str]:
     """
     contract, schema = deployment.contract, deployment.contract.schema
     watch = deployment.watch()
-    captured: list[float] = []
+    looked: list[float] = []
     image_faults: dict[str, ImageFault] = {}  # the first of each kind and camera
     pacer = Pacer(1 / schema.rate)
-    while len(captured) < 3 or time.monotonic() - pacer.begun < seconds:
+    while len(looked) < 3 or time.monotonic() - pacer.begun < seconds:
+        looked.append(time.monotonic())
         reading = read_robot(deployment.robot)
+        doubt = deployment.doubt_captured(reading, looked[-1], time.monotonic())
         observation = contract.observation(reading)
-        captured.append(reading.captured)
         for fault in watch.faults(observation.images, time.monotonic()):
             image_faults.setdefault(fault.name, fault)
         pacer.wait()
     lines = _describe(contract, reading, observation)
     problems = [doubt.sentence for doubt in contract.doubts]
     problems += [fault.sentence for _, fault in sorted(image_faults.items())]
+    problems += [doubt] if doubt else []
     problems += contract.pose_outside(observation.state)
     try:
-        rate = contract.check_rate(captured)
+        rate = contract.check_rate(looked)
         lines.append(f"rate      {rate:.1f} observations per second; trained on {schema.rate:g}")
     except UserError as error:
         problems.append(str(error))

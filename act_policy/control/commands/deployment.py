@@ -15,13 +15,14 @@ from act_policy.control.policies.torch_free import open_torch_free
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import (
     LeRobotRobot,
+    Reading,
     Robot,
     call_owner,
     load_hook,
     load_robot,
 )
 from act_policy.control.robots.simulated_arm import SimulatedArm
-from act_policy.control.safety.camera_watch import CameraWatch
+from act_policy.control.safety.camera_watch import CameraWatch, doubt_captured
 from act_policy.errors import UserError
 
 SIMULATED = "simulated"
@@ -47,6 +48,11 @@ class Deployment(NamedTuple):
     def watch(self) -> CameraWatch:
         """Make the watch over the cameras."""
         return CameraWatch(self.contract.ranges, self.contract.config.safety)
+
+    def doubt_captured(self, reading: Reading, began: float, ended: float) -> str:
+        """Say why a reading's moment of capture cannot be; "" if it can."""
+        longest = self.contract.config.safety.max_image_age
+        return doubt_captured(float(reading.captured), began, ended, longest)
 
     def load_release(self, spec: str | None) -> Callable[[], None] | None:
         """The owner's hook that lets the arm go, bound to the robot that their function made."""

@@ -20,7 +20,7 @@ from act_policy.control.commands.lines import Console, LogFile
 from act_policy.control.commands.run import KEYS, tell
 from act_policy.control.events import EventLog
 from act_policy.control.loop import ControlLoop, OperatorDevice, run
-from act_policy.control.pacing import Pacer
+from act_policy.control.pacing import Pacer, RateWatch
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import call_owner, read_robot
 from act_policy.control.safety.operator_input import OperatorInput
@@ -186,16 +186,24 @@ def shadow(
     schema, executor, watch = contract.schema, deployment.executor(), deployment.watch()
     before: np.ndarray | None = None  # proposed at the step before
     pacer = Pacer(1 / schema.rate)
+    turns = RateWatch(schema.rate, contract.config.safety.slowest_rate)
     while not operator.ended and (seconds is None or time.monotonic() - pacer.begun < seconds):
+        began = time.monotonic()
+        slow = turns.turn(began)
         reading = read_robot(deployment.robot)
         now = time.monotonic()
         observation = contract.observation(reading)
         proposal, reason = None, None
-        for fault in watch.faults(observation.images, now):
-            reason = reason or fault.sentence
-            comparison.fault(fault.name, fault.sentence)
+        doubt = deployment.doubt_captured(reading, began, now)
+        faults = {fault.name: fault.sentence for fault in watch.faults(observation.images, now)}
+        faults |= {"slow loop": slow} if slow else {}
+        faults |= {"observation": doubt} if doubt else {}
+        for kind, sentence in faults.items():
+            reason = reason or sentence
+            comparison.fault(kind, sentence)
         try:
-            executor.observe(observation, reading.captured, now)
+            if not doubt:
+                executor.observe(observation, reading.captured, now)
             proposal = executor.action(now)
         except PolicyError as error:
             reason = str(error)

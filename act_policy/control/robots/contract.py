@@ -18,9 +18,6 @@ from act_policy.errors import UserError
 from act_policy.images.resize import camera_image
 from act_policy.types import Observation, Schema
 
-SLOWEST_RATE = 0.9
-"""The slowest allowed rate of observations, as a fraction of the policy's."""
-
 
 class Contract:
     """The binding of one robot to one policy; `space` holds the limits of the commands.
@@ -92,11 +89,11 @@ class Contract:
         """Raise UserError unless the robot takes exactly the policy's actions, in any order."""
         self._check_names("action", self._actions, names)
 
-    def check_rate(self, captured: Sequence[float]) -> float:
+    def check_rate(self, looked: Sequence[float]) -> float:
         """Return the observations' rate from their moments; UserError if it is too low."""
-        seconds = captured[-1] - captured[0]
-        rate = (len(captured) - 1) / seconds if seconds > 0 else 0.0
-        if rate < SLOWEST_RATE * self.schema.rate:
+        seconds = looked[-1] - looked[0]
+        rate = (len(looked) - 1) / seconds if seconds > 0 else 0.0
+        if rate < self.config.safety.slowest_rate * self.schema.rate:
             raise UserError(
                 f"rate: the robot gives {rate:.1f} observations per second, the policy was trained "
                 f"on {self.schema.rate:g}; a slower one would stretch every movement"

@@ -1,5 +1,6 @@
-"""Watch the cameras for images unlike those in training: frozen, black, or in another light."""
+"""Watch the cameras for images that are old, black, or in another light than in training."""
 
+from collections import deque
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
@@ -17,11 +18,21 @@ LEVEL_MARGIN = 0.1
 """How far mean and deviation of an image, both in [0, 1], may be outside what was demonstrated."""
 
 
+NEW_IMAGES_TIME = 2.0
+"""Seconds over which new images are counted."""
+
+_CLOCK_ERROR = 1e-3  # s
+
+ENOUGH_TIME = 0.9
+"""Seconds of looks that tell how often a camera sends a new image."""
+
+
 class ImageFaultKind(StrEnum):
     """Each kind of fault that images can show."""
 
     BLACK = "black"
     FROZEN = "frozen"
+    SLOW = "slow"
     BRIGHTNESS = "brightness"
     CONTRAST = "contrast"
 
@@ -29,8 +40,10 @@ class ImageFaultKind(StrEnum):
 class ImageFault(NamedTuple):
     """A fault that a camera's images show.
 
-    value: seconds without a new image, or the brightness or contrast found; 0 for black.
-    expected: lowest and highest brightness or contrast of the demonstrations.
+    value: seconds without a new image, new images per second, or the brightness or contrast found;
+        0 for black.
+    expected: lowest and highest brightness or contrast of the demonstrations; for a slow camera
+        the fewest new images per second, and looks per second.
     """
 
     kind: ImageFaultKind
@@ -52,6 +65,11 @@ class ImageFault(NamedTuple):
             case ImageFaultKind.FROZEN:
                 return f"camera {self.camera} has sent the same image for {self.value:.1f} s"
         low, high = self.expected
+        if self.kind is ImageFaultKind.SLOW:
+            return (
+                f"camera {self.camera} sends {self.value:.1f} new images a second, and is looked "
+                f"at {high:.1f} times; expected at least {low:.1f} (safety.slowest_camera)"
+            )
         return f"{self.name} {self.value:.2f}, demonstrated was {low:.2f} to {high:.2f}"
 
 
@@ -62,6 +80,8 @@ class CameraWatch:
         self._levels, self._config = ranges.images, config
         self._last: dict[str, np.ndarray] = {}
         self._changed: dict[str, float] = {}  # when the camera last sent another image
+        self._looks: dict[str, deque[tuple[float, bool]]] = {}  # when, and whether it was new
+        self._slow: dict[str, ImageFault | None] = {}  # at the camera's last new image
         self._usual: dict[str, float] = {}  # when its levels were last as demonstrated
 
     @property
@@ -80,20 +100,40 @@ class CameraWatch:
             black = self._config.odd_image_time > 0 and image.max() <= BLACK
             fault = ImageFault(ImageFaultKind.BLACK, name) if black else None
             # all are asked, since each counts time of its own
-            frozen, odd = self._frozen(name, image, now), self._odd(name, image, now)
-            if fault := fault or frozen or odd:
+            old, odd = self._old(name, image, now), self._odd(name, image, now)
+            if fault := fault or old or odd:
                 found.append(fault)
         return found
 
-    def _frozen(self, name: str, image: np.ndarray, now: float) -> ImageFault | None:
+    def _old(self, name: str, image: np.ndarray, now: float) -> ImageFault | None:
+        """A driver may hand out one image again and again: only a new one is young."""
         if (limit := self._config.frozen_camera_time) == 0:
             return None
         last = self._last.get(name)
-        if last is None or not np.array_equal(last, image):
+        new = last is None or not np.array_equal(last, image)
+        looks = self._looks.setdefault(name, deque())
+        looks.append((now, new))
+        while now - looks[0][0] > NEW_IMAGES_TIME:
+            looks.popleft()
+        if new:
             self._last[name], self._changed[name] = image.copy(), now
+            self._slow[name] = self._count(name)
+        elif (still := now - self._changed[name]) > limit:
+            return ImageFault(ImageFaultKind.FROZEN, name, still)
+        return self._slow[name]
+
+    def _count(self, name: str) -> ImageFault | None:
+        """Judge how often the camera has sent a new image."""
+        looks = self._looks[name]
+        seconds = looks[-1][0] - looks[0][0]
+        if seconds < ENOUGH_TIME:
             return None
-        still = now - self._changed[name]
-        return ImageFault(ImageFaultKind.FROZEN, name, still) if still > limit else None
+        new = sum(new for _, new in looks) - 1  # between the first look and the last
+        wanted = self._config.slowest_camera * (len(looks) - 1)
+        if new >= wanted:
+            return None
+        expected = (wanted / seconds, (len(looks) - 1) / seconds)
+        return ImageFault(ImageFaultKind.SLOW, name, max(new, 0) / seconds, expected)
 
     def _odd(self, name: str, image: np.ndarray, now: float) -> ImageFault | None:
         levels = self._levels.get(name)
@@ -110,3 +150,22 @@ class CameraWatch:
         if fault is None or name not in self._usual:
             self._usual[name] = now
         return fault if now - self._usual[name] > limit else None
+
+
+def doubt_captured(captured: float, began: float, ended: float, longest: float) -> str:
+    """Say why the robot's moment of capture cannot be; "" if it can.
+
+    Args:
+        captured: as the robot says.
+        began: when the robot was asked.
+        ended: when it had answered.
+        longest: seconds that images may be old (`safety.max_image_age`).
+    """
+    if began - longest <= captured <= ended + _CLOCK_ERROR:  # NaN is refused too
+        return ""
+    age = ended - captured
+    when = f"{age:.2f} s ago" if not age < 0 else f"{-age:.2f} s in the future"
+    return (
+        f"the robot says that its images were taken {when}; expected at most {longest:.2f} s ago, "
+        "and the loop's clock (time.monotonic)"
+    )

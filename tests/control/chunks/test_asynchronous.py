@@ -112,7 +112,7 @@ def test_an_action_is_of_its_own_moment_whatever_the_delays(
         # the first begins when it comes, as one does after a rest
         if proposal is not None and len(inference.asked) > 3 and not rested:
             assert executor._chunks[-1].begin == executor._chunks[-1].captured
-            if clock.now - executor._blending._since > blend_steps * STEP + 1e-6:
+            if not blend_steps or executor._blending.passed(clock.now):
                 assert proposal.action[0] == pytest.approx(clock.now - begun, abs=1e-3)
             assert proposal.age <= CHUNK_LENGTH * STEP + 1e-6
         clock.now += period
