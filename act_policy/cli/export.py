@@ -38,6 +38,7 @@ def main(config: Any) -> None:
         config.max_error,
         config.observations,
         RunReading.from_config(trained_with) if trained_with else None,
+        config.opset,
     )
     policy = open_network(config.checkpoint, Source.from_config(config.source))
     out = Path(config.out)

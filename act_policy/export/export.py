@@ -19,7 +19,7 @@ from act_policy.control.policies.onnx_policy import OnnxPolicy
 from act_policy.data.selection.demonstrations import RunReading
 from act_policy.errors import UserError, writing
 from act_policy.export.observations import Observations, demonstrated_observations
-from act_policy.export.onnx import export_onnx
+from act_policy.export.onnx import NEWEST_OPSET, OLDEST_OPSET, export_onnx
 from act_policy.export.parity import (
     BATCH_SIZES,
     TOLERANCE,
@@ -57,6 +57,7 @@ class ExportConfig:
 
     precisions: of format onnx; those below fp32 may differ by max_error standard deviations of
     each action dimension.
+    opset: of the ONNX files.
     observations: folder of demonstrations whose observations calibrate and measure those below
     fp32; None takes random ones.
     reading: how the policy's run read its demonstrations; None where there is no run.
@@ -67,6 +68,7 @@ class ExportConfig:
     max_error: float = MAX_ERROR
     observations: str | None = None
     reading: RunReading | None = None
+    opset: int = OLDEST_OPSET
 
     def __post_init__(self) -> None:
         for name, chosen, known in (
@@ -78,6 +80,11 @@ class ExportConfig:
         if set(self.precisions) != {"fp32"} and "onnx" not in self.formats:
             raise UserError(
                 f"precision={list(self.precisions)} is of format onnx; name onnx in format= too"
+            )
+        if self.opset not in range(OLDEST_OPSET, NEWEST_OPSET + 1):
+            raise UserError(
+                f"opset is {self.opset}; expected {OLDEST_OPSET} to {NEWEST_OPSET}: the operators "
+                f"of the network need {OLDEST_OPSET}"
             )
         if not self.max_error > 0:
             raise UserError(
@@ -170,7 +177,7 @@ def write_formats(policy: ACTPolicy, folder: Path, config: ExportConfig) -> dict
         written["pt2"] = Pt2Policy(folder / PT2_FILE).predict_chunk
     fp32 = folder / ONNX_FILE
     if {"onnx", "policy_package"} & set(config.formats):
-        export_onnx(policy, fp32)
+        export_onnx(policy, fp32, config.opset)
     if "policy_package" in config.formats:
         write_package(policy, fp32, folder / PACKAGE_FOLDER)
         written["policy_package"] = PackagePolicy(folder / PACKAGE_FOLDER).predict_chunk

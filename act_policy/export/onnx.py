@@ -15,16 +15,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import onnx
 import torch
 
 from act_policy.control.policies.onnx_policy import ONNX_FORMAT_VERSION, input_names
+from act_policy.errors import UserError
 from act_policy.export.folding import FoldedPolicy, trace_inputs
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import ACTION_KEY
 
+OLDEST_OPSET, NEWEST_OPSET = 17, 20
+"""Opset 17, with IR version 8, runs on onnxruntime from 1.12 on."""
 
-def export_onnx(policy: ACTPolicy, path: Path) -> None:
-    """Write the file; the batch size stays free, everything else is fixed by the schema."""
+
+def export_onnx(policy: ACTPolicy, path: Path, opset: int = OLDEST_OPSET) -> None:
+    """Write the file; the batch size stays free, everything else is fixed by the schema.
+
+    Its IR version is the oldest that has the opset: runtimes refuse those newer than they are.
+
+    Raises:
+        UserError: an operator of the network does not exist in the opset.
+    """
     example, shapes = trace_inputs(policy.schema)
     with silence():
         program = torch.onnx.export(
@@ -36,9 +47,18 @@ def export_onnx(policy: ACTPolicy, path: Path) -> None:
             dynamo=True,
             external_data=False,
             verbose=False,
+            opset_version=opset,
         )
     if program is None:
         raise RuntimeError("torch.onnx.export returned no program")
+    reached = program.model.opset_imports[""]
+    if reached != opset:  # torch keeps the opset from which it could not convert
+        raise UserError(
+            f"opset={opset}: this network cannot be expressed in it; choose opset={reached}"
+        )
+    program.model.ir_version = onnx.helper.find_min_ir_version_for(
+        [onnx.helper.make_opsetid("", opset)]
+    )
     program.model.metadata_props.update(
         {
             "format_version": ONNX_FORMAT_VERSION,

@@ -186,6 +186,16 @@ def test_int8_is_right_on_processors_that_add_products_in_16_bits(exported: Path
     assert max(np.abs(weight.astype(int)).max() for weight in quantised) <= 64
 
 
+def test_old_runtimes_can_run_every_onnx_file(exported: Path) -> None:
+    """Opset 17 and IR version 8 are onnxruntime 1.12's; int8 adds no other operators."""
+    for file in (*ONNX_FILES.values(), "policy_package/act.onnx"):
+        model = onnx.load(exported / file)
+        domains = {entry.domain: entry.version for entry in model.opset_import}
+        assert (file, model.ir_version, domains[""]) == (file, 8, 17)
+        used = {node.domain for node in model.graph.node}
+        assert used <= {"", "ai.onnx", "com.microsoft"}
+
+
 def test_a_broken_program_is_named(tmp_path: Path) -> None:
     (tmp_path / "policy.pt2").write_bytes(b"not an archive")
     with pytest.raises(UserError, match=r"policy\.pt2 cannot be read as an exported"):
@@ -240,6 +250,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         (["onnx"], ["int4"], {}, "expected some of fp32, fp16, int8"),
         (["pt2"], ["int8"], {}, "name onnx in format="),
         (["onnx"], ["int8"], {"max_error": 0.0}, "positive number"),
+        (["onnx"], ["fp32"], {"opset": 16}, "opset is 16; expected 17 to 20"),
     ):
         with pytest.raises(UserError, match=message):
             ExportConfig(formats, precisions, **more)
@@ -251,7 +262,7 @@ def test_a_precision_that_costs_too_much_is_refused(
     monkeypatch.setattr(
         export_module,
         "export_onnx",
-        lambda policy, path: shutil.copyfile(exported / "policy.onnx", path),
+        lambda policy, path, opset: shutil.copyfile(exported / "policy.onnx", path),
     )
     settings = ExportConfig(("bundle", "onnx"), ("fp32", "int8"), max_error=1e-6)
     with pytest.raises(
@@ -303,7 +314,7 @@ def test_a_policy_that_differs_is_not_written(
     if existed:
         out.mkdir()
         (out / "parity.json").write_text("earlier")
-    monkeypatch.setattr(export_module, "export_onnx", lambda policy, path: path.touch())
+    monkeypatch.setattr(export_module, "export_onnx", lambda policy, path, opset: path.touch())
     monkeypatch.setattr(export_module, "OnnxPolicy", lambda path: Shifted(policy, 1.0))
     with pytest.raises(ParityError):
         export_policy(policy, out, ExportConfig(("bundle", "onnx")))
@@ -328,18 +339,26 @@ def test_a_full_disk_is_said_and_leaves_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "opset"),
     [
-        {"backbone_norm": "frozen_batch", "pre_norm": False, "camera_embedding": False},
-        {"backbone_norm": "batch", "latent_size": 0, "latent_layers": 0, "activation": "gelu"},
-        {"backbone": "resnet50", "backbone_stages": 4},
+        ({"backbone_norm": "frozen_batch", "pre_norm": False, "camera_embedding": False}, 17),
+        (
+            {"backbone_norm": "batch", "latent_size": 0, "latent_layers": 0, "activation": "gelu"},
+            17,
+        ),
+        ({"activation": "gelu"}, 20),
+        ({"backbone": "resnet50", "backbone_stages": 4}, 17),
     ],
 )
-def test_every_kind_of_network_exports(fields: dict[str, object], tmp_path: Path) -> None:
+def test_every_kind_of_network_exports(
+    fields: dict[str, object], opset: int, tmp_path: Path
+) -> None:
     make_policy(False, **fields).save(tmp_path / "bundle")
-    result = run_script(f"checkpoint={tmp_path / 'bundle'}", f"out={tmp_path}", "format=[onnx]")
+    settings = ["format=[onnx]", f"opset={opset}"]
+    result = run_script(f"checkpoint={tmp_path / 'bundle'}", f"out={tmp_path}", *settings)
     assert result.returncode == 0, result.stderr
-    assert (tmp_path / "policy.onnx").is_file()
+    model = onnx.load(tmp_path / "policy.onnx")
+    assert (model.opset_import[0].version, model.ir_version) == {17: (17, 8), 20: (20, 9)}[opset]
 
 
 @pytest.mark.slow

@@ -59,7 +59,15 @@ class OnnxPolicy:
                 str(path), sess_options=options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime has a class for each way a file can be broken
-            raise UserError(f"{path}: onnxruntime cannot load it: {error}") from None
+            said = str(error).strip()
+            advice = (
+                "; it needs a newer onnxruntime, or to be exported again with opset=17"
+                if "IR version" in said or "opset" in said
+                else ""
+            )
+            raise UserError(
+                f"{path}: onnxruntime {onnxruntime.__version__} cannot load it: {said}{advice}"
+            ) from None
 
         metadata = session.get_modelmeta().custom_metadata_map
         if "schema" not in metadata:
