@@ -14,6 +14,7 @@ COMMANDS = {
     "convert": ("convert_dataset", "write a dataset in another format"),
     "train": ("train", "train a policy on demonstrations"),
     "evaluate": ("evaluate", "measure a policy in simulation or on demonstrations"),
+    "compare": ("compare_policies", "tell which of several policies is better"),
     "export": ("export_policy", "write a policy for deployment, and check what was written"),
     "serve": ("serve_policy", "serve a policy over websockets"),
 }

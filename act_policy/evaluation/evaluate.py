@@ -16,7 +16,10 @@ from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.evaluation.results import check_writable, summarise, write_json
 from act_policy.evaluation.rollouts.baselines import draw_demonstration
-from act_policy.evaluation.rollouts.demonstrations import TrainingDemonstrations
+from act_policy.evaluation.rollouts.demonstrations import (
+    TrainingDemonstrations,
+    refuse_demonstrated,
+)
 from act_policy.evaluation.rollouts.run import (
     Environment,
     EpisodeResult,
@@ -182,16 +185,6 @@ def choose_filmed(results: Sequence[EpisodeResult], count: int) -> list[EpisodeR
     successes = [result for result in results if result.success]
     failures = [result for result in results if not result.success]
     return successes[:count] + failures[:count]
-
-
-def refuse_demonstrated(seeds: Sequence[int], demonstrated: set[int]) -> None:
-    """Raise UserError if a seed was demonstrated: success there shows memory, not skill."""
-    if used := sorted(demonstrated.intersection(seeds)):
-        named = ", ".join(map(str, used[:10])) + (", ..." if len(used) > 10 else "")
-        raise UserError(
-            f"seed: {len(used)} of the {len(seeds)} initial states were demonstrated to the policy "
-            f"(seeds {named}); choose seeds outside {min(demonstrated)} to {max(demonstrated)}"
-        )
 
 
 def _check_actions(demonstrations: Sequence[np.ndarray], action_size: int) -> None:

@@ -108,7 +108,7 @@ def plot_intervals(intervals: Mapping[str, tuple[float, float, float]]) -> Marku
             axes.plot([rate, rate], [index, index], color=colour, linewidth=10)
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-        names = [name.replace("_", " ") for name in intervals]
+        names = list(intervals)
         axes.set_yticks(range(len(names)), names, color=_PLACEHOLDERS["text"])
         axes.set_ylim(len(names) - 0.5, -0.5)
         return _inline(figure, "success rates with 95% intervals")

@@ -104,7 +104,7 @@ def test_the_same_chart_is_the_same_text_in_the_colours_of_the_page() -> None:
 
 
 def test_an_interval_lies_on_a_scale_to_100_percent() -> None:
-    made = plot_intervals({"policy": (0.5, 0.75, 1.0), "black_image": (0.0, 0.0, 0.5)})
+    made = plot_intervals({"policy": (0.5, 0.75, 1.0), "black image": (0.0, 0.0, 0.5)})
     lines = [line[:, 0].tolist() for line in path_points(made)]
     assert lines == [[395, 600], [497.5, 497.5], [190, 395], [190, 190]]  # 410 pixels from 190
     assert re.findall(r">(policy|black image|100%)<", made) == ["100%", "policy", "black image"]

@@ -66,14 +66,13 @@ def log_capital(counts: Counts, difference: np.ndarray | float) -> Float64[np.nd
     It never rises with `difference`, which is above -1 and at most 1.
     """
     u = 1 / (1 + np.asarray(difference, np.float64))
-    bets = np.stack(
-        [
-            np.log(share)
-            + counts.b_alone * np.log1p(v * (2 * u - 1))
-            + counts.same * np.log1p(v * (u - 1))
-            + counts.a_alone * np.log1p(-v)
-            for v, share in zip(FRACTIONS, SHARES, strict=True)
-        ]
+    axes = max(u.ndim, np.ndim(counts.same))
+    v, share = (values.reshape(-1, *[1] * axes) for values in (FRACTIONS, SHARES))
+    bets = (
+        np.log(share)
+        + counts.b_alone * np.log1p(v * (2 * u - 1))
+        + counts.same * np.log1p(v * (u - 1))
+        + counts.a_alone * np.log1p(-v)
     )
     best = bets.max(axis=0)
     capital: np.ndarray = best + np.log(np.exp(bets - best).sum(axis=0))

@@ -136,7 +136,7 @@ def _decided_after(share: float, length: int, confidence: float) -> np.ndarray:
 def _binomial(n: int, p: float) -> np.ndarray:
     """Probabilities of 0 to n successes."""
     if p in (0.0, 1.0):
-        return (np.arange(n + 1) == n * p).astype(np.float64)
+        return np.where(np.arange(n + 1) == n * p, 1.0, 0.0)
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
     k = np.arange(n + 1)
     chosen = log_factorial[n] - log_factorial - log_factorial[::-1]

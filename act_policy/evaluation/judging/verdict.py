@@ -1,5 +1,6 @@
 """What may be said of two policies after some pairs of episodes."""
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -58,14 +59,7 @@ class Course(NamedTuple):
 def judge(
     a: np.ndarray, b: np.ndarray, margin: float = 0.05, confidence: float = 0.95
 ) -> Judgement:
-    """Compare two policies by episodes from the same initial states; see `follow`."""
-    return follow(a, b, margin, confidence)[0]
-
-
-def follow(
-    a: np.ndarray, b: np.ndarray, margin: float = 0.05, confidence: float = 0.95
-) -> tuple[Judgement, Course]:
-    """Look after each pair, and stop at the first verdict.
+    """Look after each pair of episodes from the same initial state, and stop at the first verdict.
 
     However often and whenever one looks, the probability that a verdict is wrong is at most
     1 - confidence: that the worse policy or one of two equal policies is called better, or
@@ -77,41 +71,62 @@ def follow(
             depend on the outcomes.
         margin: differences up to this one do not matter; 0 never gives NO_DIFFERENCE.
         confidence: between 0 and 1.
-
-    Returns:
-        the judgement, and its course up to the verdict.
     """
     if np.shape(a) != np.shape(b) or np.ndim(a) != 1:
         raise ValueError(f"pairs of shapes {np.shape(a)} and {np.shape(b)}")
     counts = count_pairs(a, b)
-    low, high = bound_difference(counts, confidence)
-    b_better, a_better = low >= 0, high <= 0
-    decided = b_better | a_better | _is_within(low, high, margin)
-    pairs = int(decided.argmax()) + 1 if decided.any() else len(decided)
+    verdicts = _decide(counts, margin, confidence)
+    pairs = _first(verdicts) or len(a)
     if pairs == 0:
-        return Judgement(Verdict.UNDECIDED, 0.0, -1.0, 1.0, 0, 0), Course(*[np.empty(0)] * 3)
-    last = pairs - 1
-    verdict = Verdict.UNDECIDED
-    if decided[last]:
-        verdict = Verdict.NO_DIFFERENCE
-        if a_better[last] or b_better[last]:
-            verdict = Verdict.B_BETTER if b_better[last] else Verdict.A_BETTER
-    b_alone, a_alone, _ = (np.asarray(n)[:pairs] for n in counts)
-    difference = (b_alone - a_alone) / np.arange(1, pairs + 1)
-    judgement = Judgement(
-        verdict,
-        float(difference[-1]),
-        float(low[last]),
-        float(high[last]),
+        return Judgement(Verdict.UNDECIDED, 0.0, -1.0, 1.0, 0, 0)
+    last = Counts(*(ended[pairs - 1 : pairs] for ended in counts))
+    low, high = bound_difference(last, confidence)
+    b_alone, a_alone, _ = (int(ended[0]) for ended in last)
+    return Judgement(
+        next((kind for kind, holds in verdicts.items() if holds[pairs - 1]), Verdict.UNDECIDED),
+        (b_alone - a_alone) / pairs,
+        float(low[0]),
+        float(high[0]),
         pairs,
-        int(b_alone[-1] + a_alone[-1]),
+        b_alone + a_alone,
     )
-    return judgement, Course(difference, low[:pairs], high[:pairs])
 
 
-def _is_within(low: np.ndarray, high: np.ndarray, margin: float) -> np.ndarray:
-    within: np.ndarray = (low >= -margin) & (high <= margin) & (margin > 0)
-    return within
+def pairs_to_verdict(
+    a: np.ndarray, b: np.ndarray, margin: float = 0.05, confidence: float = 0.95
+) -> int | None:
+    """Return the number of pairs after which there is a verdict, or None; see `judge`."""
+    return _first(_decide(count_pairs(a, b), margin, confidence))
+
+
+def trace_bounds(a: np.ndarray, b: np.ndarray, confidence: float = 0.95) -> Course:
+    """Follow the difference and its bounds from the first pair to the last; see `judge`."""
+    counts = count_pairs(a, b)
+    difference = (counts.b_alone - counts.a_alone) / np.arange(1, len(a) + 1)
+    return Course(difference, *bound_difference(counts, confidence))
+
+
+def _decide(counts: Counts, margin: float, confidence: float) -> dict[Verdict, np.ndarray]:
+    """Tell where each verdict holds: bool arrays of the counts' shape."""
+    needed = np.log(2 / (1 - confidence))
+
+    def excludes(counts: Counts, difference: float) -> np.ndarray:
+        capital: np.ndarray = log_capital(counts, difference) >= needed
+        return capital
+
+    verdicts = {
+        Verdict.B_BETTER: excludes(counts, 0.0),
+        Verdict.A_BETTER: excludes(counts.swapped, 0.0),
+    }
+    if margin > 0:
+        within = excludes(counts, -margin) & excludes(counts.swapped, -margin)
+        verdicts[Verdict.NO_DIFFERENCE] = within
+    return verdicts
+
+
+def _first(verdicts: Mapping[Verdict, np.ndarray]) -> int | None:
+    decided = np.logical_or.reduce(list(verdicts.values()))
+    return int(decided.argmax()) + 1 if decided.any() else None
 
 
 def forecast_pairs(
@@ -134,14 +149,6 @@ def forecast_pairs(
     # the futures after each of these numbers of pairs: (numbers, draws, outcomes)
     ended = totals + np.cumsum([random.multinomial(n, shares) for n in steps], axis=0)
     counts = Counts(*np.moveaxis(ended, -1, 0))
-    needed = np.log(2 / (1 - confidence))
-
-    def excluded(counts: Counts, difference: float) -> np.ndarray:
-        capital: np.ndarray = log_capital(counts, difference) >= needed
-        return capital
-
-    decided = excluded(counts, 0.0) | excluded(counts.swapped, 0.0)
-    if margin > 0:
-        decided |= excluded(counts, -margin) & excluded(counts.swapped, -margin)
+    decided = np.logical_or.reduce(list(_decide(counts, margin, confidence).values()))
     share = np.maximum.accumulate(decided, axis=0).mean(axis=1)
     return int(further[(share >= 0.5).argmax()]) if share[-1] >= 0.5 else None

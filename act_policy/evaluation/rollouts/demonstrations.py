@@ -9,6 +9,7 @@ import numpy as np
 from act_policy.data.aloha.episode import read_recorded_config
 from act_policy.data.lerobot.hub import is_at_hand
 from act_policy.data.selection.demonstrations import RunReading, open_demonstrations
+from act_policy.errors import UserError
 
 
 class TrainingDemonstrations(NamedTuple):
@@ -53,3 +54,13 @@ def find_demonstrations(
     actions = [dataset.action(episode) for episode in range(len(dataset.episodes))]
     seeds = frozenset(e.seed for e in dataset.episodes if e.seed is not None)
     return TrainingDemonstrations(actions, seeds, read_recorded_config(dataset.episodes[0].file))
+
+
+def refuse_demonstrated(seeds: Sequence[int], demonstrated: set[int]) -> None:
+    """Raise UserError if a seed was demonstrated: success there shows memory, not skill."""
+    if used := sorted(demonstrated.intersection(seeds)):
+        named = ", ".join(map(str, used[:10])) + (", ..." if len(used) > 10 else "")
+        raise UserError(
+            f"seed: {len(used)} of the {len(seeds)} initial states were demonstrated to the policy "
+            f"(seeds {named}); choose seeds outside {min(demonstrated)} to {max(demonstrated)}"
+        )

@@ -1,4 +1,4 @@
-"""The page of both reports: their sections, learning curves and what they were made with."""
+"""The page of the reports: their sections, learning curves and what they were made with."""
 
 import json
 import shlex
@@ -9,8 +9,9 @@ from typing import Any
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.report.learning_curves import draw_learning_curves, read_metrics
 from act_policy.report.page import render_page, write_page
-from act_policy.report.pieces import tabulate
+from act_policy.report.pieces import Table, tabulate
 
+REPORT_FILE = "report.html"
 STRIP_HEIGHT = 136
 """Height in pixels of the images of a film strip."""
 
@@ -38,14 +39,17 @@ def write_report(
     curves = None
     if metrics is not None and metrics.is_file():
         curves = draw_learning_curves(read_metrics(metrics), policy.schema)
-    made_with = {**report["checkpoint"], **report.get("settings", {}), **report["versions"]}
-    made_with["command"] = shlex.join(made_with["command"])
+    origin = {**report["checkpoint"], **report.get("settings", {}), **report["versions"]}
+    write_page(
+        out / REPORT_FILE,
+        render_page(template, title, curves=curves, made_with=tabulate_origin(origin), **sections),
+    )
+
+
+def tabulate_origin(values: Mapping[str, Any]) -> Table:
+    """Make a table of what a result was made with; `command` among it is a list of words."""
     rows = [
         [name.replace("_", " "), value if isinstance(value, str) else json.dumps(value)]
-        for name, value in made_with.items()
+        for name, value in {**values, "command": shlex.join(values["command"])}.items()
     ]
-    table = tabulate(["", ""], rows)
-    write_page(
-        out / "report.html",
-        render_page(template, title, curves=curves, made_with=table, **sections),
-    )
+    return tabulate(["", ""], rows)

@@ -40,12 +40,19 @@ def show_success(report: Mapping[str, Any]) -> Success:
     summaries = {"policy": report, **report["baselines"]}
     rows = [success_row(name, summary) for name, summary in summaries.items()]
     table = tabulate(["", *SUCCESS_COLUMNS], rows)
-    intervals = {
-        name: (low, summary["success_rate"], high)
-        for name, summary in summaries.items()
-        for low, high in [summary["interval"]]
-    }
-    return Success(plot_intervals(intervals), table, list_warnings(report))
+    in_words = {name.replace("_", " "): summary for name, summary in summaries.items()}
+    return Success(show_intervals(in_words), table, list_warnings(report))
+
+
+def show_intervals(summaries: Mapping[str, Mapping[str, Any]]) -> Markup:
+    """Draw the success rates with their intervals."""
+    return plot_intervals(
+        {
+            name: (low, summary["success_rate"], high)
+            for name, summary in summaries.items()
+            for low, high in [summary["interval"]]
+        }
+    )
 
 
 def show_films(folder: Path, filmed: Sequence[EpisodeResult], cameras: int) -> list[Video]:
@@ -80,12 +87,13 @@ def group_failures(
             FailureGroup(
                 "" if stage is None else f"reached stage {stage}{meaning}: ",
                 [one.seed for one in failures if one.stage == stage],
-                [(one, _encode_moments(seen)) for one, seen in strips if one.stage == stage],
+                [(one, encode_moments(seen)) for one, seen in strips if one.stage == stage],
             )
         )
     return groups
 
 
-def _encode_moments(seen: Seen) -> list[Image]:
+def encode_moments(seen: Seen) -> list[Image]:
+    """Encode moments of an episode for a film strip, all cameras side by side."""
     frames = [side_by_side(one.images, list(one.images)) for one in seen.moments.values()]
     return encode_strip(frames, [f"step {step}" for step in seen.moments])

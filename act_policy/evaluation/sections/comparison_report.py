@@ -1,0 +1,223 @@
+"""report.html of a comparison: the verdicts, what they rest on, and where the policies differ."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from act_policy.evaluation.judging.schedule import Schedule
+from act_policy.evaluation.judging.verdict import MOST_FURTHER_PAIRS, Verdict, trace_bounds
+from act_policy.evaluation.results import SUCCESS_COLUMNS, success_row
+from act_policy.evaluation.rollouts.moments import Look, see_moments
+from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
+from act_policy.evaluation.sections.page import REPORT_FILE, STRIP_HEIGHT, tabulate_origin
+from act_policy.evaluation.sections.rollout_sections import encode_moments, show_intervals
+from act_policy.report.chart import Chart
+from act_policy.report.page import render_page, write_page
+from act_policy.report.pieces import Image, Table, spread, tabulate
+from act_policy.report.plot import plot_lines
+from act_policy.types import Schema
+
+
+class PolicyStrip(NamedTuple):
+    """One policy's episode from a seed: its outcome in words, and moments of it."""
+
+    says: str
+    images: list[Image]
+
+
+class SeedStrips(NamedTuple):
+    """The episodes of all policies from one seed."""
+
+    seed: int
+    policies: list[PolicyStrip]
+
+
+def write_comparison_report(
+    out: Path,
+    report: Mapping[str, Any],
+    results: Sequence[Sequence[EpisodeResult]],
+    schedule: Schedule,
+    schema: Schema,
+    build: Callable[..., Environment],
+    workers: int,
+    films: int,
+) -> None:
+    """Write report.html.
+
+    Args:
+        out: folder of the comparison.
+        report: what comparison.json holds.
+        results: episodes of each policy on which the verdicts rest, in the order of their seeds.
+        schedule: of the comparison, finished.
+        schema: for the cameras of the film strips.
+        build: (schema, sizes) -> environment, to render moments again.
+        workers: number of processes.
+        films: number of seeds with different outcomes to show.
+    """
+    policies = {one["name"]: one for one in report["policies"]}
+    settings = report["settings"]
+    page = render_page(
+        "comparison",
+        f"{report['environment']}: {' against '.join(policies)}",
+        verdicts=[say_verdict(one, settings["margin"]) for one in report["verdicts"]],
+        several=len(policies) > 2,
+        error=f"{100 * (1 - settings['confidence']):.3g}%",
+        intervals=show_intervals(policies),
+        table=tabulate_policies(report),
+        courses=draw_courses(report, schedule),
+        times=draw_times(policies, settings["max_steps"]),
+        smoothness=tabulate_smoothness(policies),
+        strips=_show_seeds(list(policies), results, schema, build, workers, films),
+        origin=tabulate_origin({**settings, **_checkpoints(policies), **report["versions"]}),
+    )
+    write_page(out / REPORT_FILE, page)
+
+
+def say_verdict(verdict: Mapping[str, Any], margin: float) -> str:
+    """Say in a sentence what is known of a pair, with the difference in percentage points."""
+    a, b, pairs = verdict["a"], verdict["b"], verdict["pairs"]
+    kind = Verdict[verdict["verdict"].upper()]
+    if kind in (Verdict.A_BETTER, Verdict.B_BETTER):
+        sign = 1 if kind is Verdict.B_BETTER else -1
+        better, worse = (b, a) if sign > 0 else (a, b)
+        low, high = sorted(100 * sign * bound for bound in verdict["interval"])
+        return (
+            f"{better} is better than {worse}: after {pairs} initial states it succeeded "
+            f"{100 * sign * verdict['difference']:.0f} percentage points more often "
+            f"(its advantage is between {low:.1f} and {high:.1f})."
+        )
+    low, high = (100 * bound for bound in verdict["interval"])
+    rest = f"between {low:+.1f} and {high:+.1f} percentage points after {pairs} initial states"
+    if kind is Verdict.NO_DIFFERENCE:
+        return (
+            f"{a} and {b} do not differ by more than {100 * margin:g} percentage points: "
+            f"the success rate of the second minus that of the first is {rest}."
+        )
+    more = verdict["further_pairs"]
+    future = (
+        f"more than {MOST_FURTHER_PAIRS} more would be needed"
+        if more is None
+        else f"about {more} more would probably do"
+    )
+    return (
+        f"Cannot tell {a} and {b} apart yet: the success rate of the second minus that of the "
+        f"first is {rest}; {future}."
+    )
+
+
+def tabulate_policies(report: Mapping[str, Any]) -> Table:
+    """Make a row for each policy; those that share a letter were not found to differ."""
+    rows = [
+        [one["name"], one["letters"], *success_row(one["name"], one)[1:]]
+        for one in report["policies"]
+    ]
+    return tabulate(["policy", "letters", *SUCCESS_COLUMNS], rows)
+
+
+def draw_courses(report: Mapping[str, Any], schedule: Schedule) -> list[Chart]:
+    """Draw for each pair how the difference and its bounds developed with the episodes."""
+    charts = []
+    margin, confidence = report["settings"]["margin"], report["confidence_of_each_pair"]
+    for pair, verdict in zip(schedule.judged, report["verdicts"], strict=True):
+        a, b = (outcomes[: verdict["pairs"]] for outcomes in schedule.outcomes(pair))
+        course = trace_bounds(a, b, confidence)
+        pairs = np.arange(1, len(course.low) + 1)
+        ends = pairs[[0, -1]] if len(pairs) else pairs
+        lines = {
+            f"{verdict['b']} minus {verdict['a']}": (pairs, 100 * course.difference),
+            "highest it may be": (pairs, 100 * course.high),
+            "lowest it may be": (pairs, 100 * course.low),
+            "no difference": (ends, np.zeros(len(ends))),
+        }
+        if margin > 0:
+            lines["margin"] = (
+                np.array([*ends, np.nan, *ends]),
+                np.repeat([100 * margin, np.nan, -100 * margin], [len(ends), 1, len(ends)]),
+            )
+        charts.append(
+            plot_lines(
+                lines,
+                "initial states",
+                "percentage points",
+                "Difference of the success rates",
+                size=(620, 320),
+            )
+        )
+    return charts
+
+
+def draw_times(policies: Mapping[str, Mapping[str, Any]], max_steps: int | None) -> Chart:
+    """Draw the share of episodes that have succeeded by each step."""
+    curves = {}
+    for name, policy in policies.items():
+        steps = sorted(one["steps"] for one in policy["episodes"] if one["success"])
+        last = max_steps or max(one["steps"] for one in policy["episodes"])
+        x = np.repeat([0, *steps, last], 2)[1:-1]
+        share = 100 * np.arange(len(steps) + 1) / len(policy["episodes"])
+        curves[name] = (x, np.repeat(share, 2))
+    return plot_lines(curves, "step", "% of episodes", "Succeeded by then", size=(620, 320))
+
+
+def tabulate_smoothness(policies: Mapping[str, Mapping[str, Any]]) -> Table | None:
+    """Tabulate jerk and jumps; None without demonstrations to compare with."""
+    if any(policy["smoothness"] is None for policy in policies.values()):
+        return None
+    rows = [["demonstrations", "1", "1.0%"]]
+    for name, policy in policies.items():
+        jerk, jumps = policy["smoothness"]["jerk"], policy["smoothness"]["jumps"]
+        rows.append([name, f"{jerk:.3g}", "-" if jumps is None else f"{jumps:.1%}"])
+    return tabulate(["", "jerk", "large jumps between chunks"], rows)
+
+
+def choose_differing(
+    results: Sequence[Sequence[EpisodeResult]], count: int
+) -> list[tuple[EpisodeResult, ...]]:
+    """Choose initial states from which all policies played, with different outcomes.
+
+    They are taken in turn from each combination of outcomes, the earliest first.
+    """
+    groups: dict[tuple[bool, ...], list[tuple[EpisodeResult, ...]]] = {}
+    for episodes in zip(*results, strict=False):
+        outcomes = tuple(one.success for one in episodes)
+        if len(set(outcomes)) > 1:
+            groups.setdefault(outcomes, []).append(episodes)
+    ranked = [(i, group[i]) for group in groups.values() for i in range(len(group))]
+    chosen = sorted(ranked, key=lambda one: one[0])[:count]
+    return sorted((episodes for _, episodes in chosen), key=lambda episodes: episodes[0].seed)
+
+
+def _show_seeds(
+    names: Sequence[str],
+    results: Sequence[Sequence[EpisodeResult]],
+    schema: Schema,
+    build: Callable[..., Environment],
+    workers: int,
+    films: int,
+) -> list[SeedStrips]:
+    chosen = choose_differing(results, films)
+    looks = [
+        Look(one, spread(one.steps + 1, 6), STRIP_HEIGHT) for episodes in chosen for one in episodes
+    ]
+    seen = iter(see_moments(build, schema, looks, workers) if looks else [])
+    return [
+        SeedStrips(
+            episodes[0].seed,
+            [
+                PolicyStrip(
+                    f"{name}: {one.outcome} after {one.steps} steps", encode_moments(next(seen))
+                )
+                for name, one in zip(names, episodes, strict=True)
+            ],
+        )
+        for episodes in chosen
+    ]
+
+
+def _checkpoints(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        name: f"{policy['checkpoint']['path']}, {policy['checkpoint']['file']}, "
+        f"sha256 {policy['checkpoint']['sha256']}"
+        for name, policy in policies.items()
+    }
