@@ -47,7 +47,10 @@ def run(name: str, arguments: list[str] | None = None) -> NoReturn:
     except ModuleNotFoundError as error:
         if error.name not in ("hydra", "omegaconf"):
             raise
-        print(f"error: {name} needs more: pip install 'act_policy[train,sim]'", file=sys.stderr)
+        other = "; an ONNX file is served by `act-policy robot serve`" if name == "serve" else ""
+        print(
+            f"error: {name} needs more: pip install 'act_policy[train,sim]'{other}", file=sys.stderr
+        )
         sys.exit(2)
     module = import_module(f"act_policy.cli.{name}")
     saved_config = getattr(module, "saved_config", None)

@@ -8,9 +8,8 @@ other software's checkpoint. Clients are `act_policy.RemotePolicy` and the publi
 browser shows the status page at http://HOST:PORT/. Stops on Ctrl-C and SIGTERM.
 """
 
-import asyncio
 import logging
-import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ def main(config: Any) -> None:
     from act_policy.control.policies.observation_keys import ObservationKeys
     from act_policy.control.serving.access import ServerConfig, read_key
     from act_policy.control.serving.batching import warm_up
+    from act_policy.control.serving.serve import serve_until_stopped
     from act_policy.control.serving.server import PolicyServer
 
     logging.basicConfig(format="%(levelname)s %(message)s")
@@ -52,28 +52,9 @@ def main(config: Any) -> None:
         settings,
     )
     warm_up(policy)
-    for warning in settings.warnings():
-        print(f"warning: {warning}")
-
-    def on_ready(port: int) -> None:
-        secure = "s" if settings.certificate else ""
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        print(f"serving {path} (sha256 {weights['sha256']:.12})")
-        print(
-            f"clients: ws{secure}://{host}:{port}  status: http{secure}://{host}:{port}/",
-            flush=True,
-        )
-
-    asyncio.run(until_stopped(server, on_ready))
-    print("stopped")
-
-
-async def until_stopped(server: Any, on_ready: Any) -> None:
-    """Serve until SIGINT or SIGTERM."""
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await server.run(stop, on_ready)
+    serve_until_stopped(
+        server, f"{path} (sha256 {weights['sha256']:.12})", partial(print, flush=True)
+    )
 
 
 def load(path: Path, config: Any) -> Any:

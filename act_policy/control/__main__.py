@@ -1,4 +1,4 @@
-"""Run a command on a robot: `python -m act_policy.control check | shadow | run | recover`."""
+"""Run a command on a robot: `python -m act_policy.control check | shadow | run | ...`."""
 
 import os
 import sys

@@ -7,7 +7,7 @@ around its centre, which is as wide as two pixels of the coarser image.
 import numpy as np
 
 from act_policy.errors import UserError
-from act_policy.types import Camera
+from act_policy.types import Camera, Observation, Schema
 
 Crop = tuple[int, int, int, int]
 """top, left, height and width in pixels."""
@@ -37,6 +37,24 @@ def camera_image(image: np.ndarray, camera: Camera) -> np.ndarray:
             "camera to that size, or train on images made from this one (data.select.resize)"
         )
     return crop_and_resize(image, camera.crop, camera.height, camera.width)
+
+
+def fit_images(observation: Observation[np.ndarray], schema: Schema) -> Observation[np.ndarray]:
+    """Make the policy's images of a single observation from original frames, as in training.
+
+    Whatever else it holds is left for `Schema.check` to judge.
+
+    Raises:
+        UserError: an image has neither the policy's size nor that of the original frames.
+    """
+    if np.ndim(observation.state) != 1:
+        return observation
+    made = {camera.name: camera for camera in schema.cameras if camera.source_size is not None}
+    images = {
+        name: camera_image(np.asarray(image), made[name]) if name in made else image
+        for name, image in observation.images.items()
+    }
+    return observation._replace(images=images)
 
 
 def crop_and_resize(image: np.ndarray, crop: Crop | None, height: int, width: int) -> np.ndarray:

@@ -171,10 +171,10 @@ def test_weights_that_change_during_loading_are_not_served(
         path.write_bytes(path.read_bytes() + b"x")  # like a training that still runs
         return policy
 
-    async def serves_nobody(server: object, on_ready: object) -> None: ...
+    def serves_nobody(server: object, what: str, say: object) -> None: ...
 
     monkeypatch.setattr(serve, "load", overtaken)
-    monkeypatch.setattr(serve, "until_stopped", serves_nobody)
+    monkeypatch.setattr("act_policy.control.serving.serve.serve_until_stopped", serves_nobody)
     config = configuration("serve_policy", [f"checkpoint={policy_file}", "port=0"])
     with pytest.raises(UserError, match=r"policy\.onnx was replaced while it was loaded"):
         serve.main(config)

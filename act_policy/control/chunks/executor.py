@@ -7,6 +7,7 @@ import numpy as np
 from act_policy.control.chunks.ensembling import TemporalEnsembler
 from act_policy.control.chunks.policy import ChunkPolicy, check_chunk
 from act_policy.errors import UserError
+from act_policy.images.resize import fit_images
 from act_policy.types import Observation
 
 
@@ -64,6 +65,9 @@ class ChunkExecutor:
     ) -> np.ndarray:
         """Return the action (a,) to carry out now; the caller owns it.
 
+        Images may have the size of the cameras' original frames: they are cropped and scaled as in
+        training.
+
         Raises:
             UserError: the observation does not fit the schema, or the chunk is not one of finite
                 actions; all earlier predictions are then forgotten, as after a reset.
@@ -72,6 +76,7 @@ class ChunkExecutor:
             try:
                 if isinstance(observation, Mapping):
                     observation = Observation.from_keys(observation)
+                observation = fit_images(observation, self.policy.schema)
                 self._actions = check_chunk(self.policy.predict_chunk(observation), self.policy)
             except BaseException:
                 # The robot holds for this step, so that earlier chunks are now off by one.

@@ -27,9 +27,13 @@ def check_command(deployment: Deployment, options: argparse.Namespace) -> int:
     release = deployment.load_release(options.release)
     if release is not None and not options.watch:
         raise UserError("release: nothing moves in a check; give watch too, or leave release out")
-    problems = check(deployment, 2.0 if options.watch else options.seconds or 2.0)
-    if options.watch:
-        watch_joints(deployment, options.seconds, release)
+    goes_on = options.watch or deployment.board is not None
+    deployment.describe(lambda: ("check: nothing is sent", ""))
+    problems = check(deployment, 2.0 if goes_on else options.seconds or 2.0)
+    if goes_on:
+        found = "; ".join(problems)
+        deployment.describe(lambda: ("check: nothing is sent", found))
+        watch_joints(deployment, options.seconds, release, options.watch)
     return 2 if problems else 0
 
 

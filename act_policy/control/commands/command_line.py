@@ -10,6 +10,7 @@ from act_policy.control.commands.ending import Ended, EndingSignals
 from act_policy.control.commands.lines import Console
 from act_policy.control.commands.recover import recover_command
 from act_policy.control.commands.run import KEYS, run_command
+from act_policy.control.commands.serve import add_options, serve_command
 from act_policy.control.commands.shadow import shadow_command
 from act_policy.errors import UserError
 
@@ -41,8 +42,11 @@ def main(
 def _run(options: argparse.Namespace, console: Console, signals: EndingSignals) -> int:
     if options.command == "recover":
         return recover_command(options.folder, console.say)
-    deployed = deploy(options.policy, options.robot, options.config, console.say, signals)
-    with deployed as deployment:
+    if options.command == "serve":
+        return serve_command(options, console.say)
+    with deploy(
+        options.policy, options.robot, options.config, console.say, signals, options.page
+    ) as deployment:
         if options.command == "check":
             return check_command(deployment, options)
         if options.command == "shadow":
@@ -65,7 +69,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         prog=program, description="Run a policy on a robot: docs/robot.md."
     )
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="check | shadow | run | recover"
+        dest="command", required=True, metavar="check | shadow | run | recover | serve"
     )
     for name, sentence in (
         ("check", "look at robot and policy together; nothing moves"),
@@ -84,6 +88,9 @@ def _parser(program: str) -> argparse.ArgumentParser:
             "--config", "--settings", help="limits, names and timing, a .toml or .json file"
         )
         sub.add_argument("--seconds", type=float, help="end after this many seconds")
+        sub.add_argument(
+            "--page", type=int, metavar="PORT", help="show the robot to browsers of this machine"
+        )
         sub.add_argument(
             "--release",
             help="MODULE:FUNCTION that lets the robot go limp, so that a person can move it"
@@ -107,6 +114,8 @@ def _parser(program: str) -> argparse.ArgumentParser:
         if name == "run":
             sub.add_argument("--record", help="folder to keep the run in as demonstrations")
             sub.add_argument("--stop", help="MODULE:FUNCTION, asked at every tick; True stops")
+    sentence = "serve a policy to robots on other machines"
+    add_options(commands.add_parser("serve", help=sentence, description=sentence))
     sentence = "make episodes of what a killed run recorded (the next run does it too)"
     sub = commands.add_parser("recover", help=sentence, description=sentence)
     sub.add_argument("folder", help="the folder of recordings that was given to --record")

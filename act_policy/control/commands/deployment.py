@@ -10,6 +10,9 @@ from act_policy.control.chunks.asynchronous import AsynchronousExecutor
 from act_policy.control.commands.ending import EndingSignals
 from act_policy.control.config import RobotConfig, read_config
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
+from act_policy.control.page.board import BoardWriter
+from act_policy.control.page.process import ShownRobot, open_page
+from act_policy.control.page.robot_page import PageSubject
 from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.torch_free import open_torch_free
 from act_policy.control.robots.contract import Contract
@@ -31,15 +34,19 @@ SIMULATED = "simulated"
 class Deployment(NamedTuple):
     """A loaded policy, a connected robot, and what binds them.
 
+    made: what the owner's function returned: the robot without what is around it here.
     say: prints lines without waiting for a reader.
     signals: those that end the command.
+    board: of the page in a browser, if there is one.
     """
 
     inference: InferenceProcess
     robot: Robot
     contract: Contract
+    made: Any
     say: Callable[[str], None]
     signals: EndingSignals
+    board: BoardWriter | None
 
     def executor(self) -> AsynchronousExecutor:
         """Make the executor that turns chunks into actions."""
@@ -58,8 +65,12 @@ class Deployment(NamedTuple):
         """The owner's hook that lets the arm go, bound to the robot that their function made."""
         if spec is None:
             return None
-        made = self.robot.robot if isinstance(self.robot, LeRobotRobot) else self.robot
-        return partial(load_hook(spec, "release"), made)
+        return partial(load_hook(spec, "release"), self.made)
+
+    def describe(self, what: Callable[[], tuple[str, str]]) -> None:
+        """Say what the command does, and why, where a page shows it."""
+        if self.board is not None:
+            self.board.describe = what
 
 
 @contextmanager
@@ -69,6 +80,7 @@ def deploy(
     config: str | None,
     say: Callable[[str], None],
     signals: EndingSignals,
+    page: int | None = None,
 ) -> Iterator[Deployment]:
     """Load the policy in its process, connect the robot, and undo both at the end.
 
@@ -78,6 +90,7 @@ def deploy(
         config: the owner's file; without one the limits come from the demonstrations.
         say: prints lines.
         signals: do not interrupt the disconnecting.
+        page: port at which browsers of this machine see the robot; None has no page.
 
     Raises:
         UserError: one of them cannot be used, or they do not fit each other.
@@ -99,8 +112,15 @@ def deploy(
         names = call_owner(f"robot {robot}: action_features", getattr, arm, "action_names", None)
         if names is not None:
             contract.check_actions(names)
+        made = arm.robot if isinstance(arm, LeRobotRobot) else arm
+        board = None
+        if page is not None:
+            subject = PageSubject(policy, robot, contract, inference.chunk_length)
+            board, address = stack.enter_context(open_page(page, subject))
+            say(f"page: {address}")
+            arm, inference.on_answer = ShownRobot(arm, board, contract), board.show_answer
         stack.enter_context(_connected(arm, f"robot {robot}", signals))
-        yield Deployment(inference, arm, contract, say, signals)
+        yield Deployment(inference, arm, contract, made, say, signals, board)
 
 
 @contextmanager

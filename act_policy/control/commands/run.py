@@ -1,7 +1,6 @@
 """Let a policy move the arm until the operator ends it."""
 
 import argparse
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
@@ -30,7 +29,7 @@ def run_command(deployment: Deployment, options: argparse.Namespace, console: Co
     say = deployment.say
     with ExitStack() as stack:
         log = stack.enter_context(LogFile(options.log, console.complain)) if options.log else None
-        events = EventLog(partial(tell, say, log))
+        events = EventLog(partial(tell, deployment, log))
         recorder = _open_recorder(deployment, options) if options.record else None
         operator = OperatorInput(load_hook(options.stop, "stop") if options.stop else None)
         loop = ControlLoop(
@@ -42,6 +41,7 @@ def run_command(deployment: Deployment, options: argparse.Namespace, console: Co
             stack.enter_context(open_device(options.operator, deployment.signals)),
             deployment.load_release(options.release),
         )
+        deployment.describe(lambda: (loop.supervisor.mode.value, loop.supervisor.reason))
         with operator.listening():
             say(f"ready; {KEYS}")
             punctuality = run(loop, operator, options.seconds)
@@ -58,11 +58,13 @@ def run_command(deployment: Deployment, options: argparse.Namespace, console: Co
         return 1
 
 
-def tell(say: Callable[[str], None], log: LineWriter | None, event: Event) -> None:
-    """Pass an event on to a person and to a log."""
+def tell(deployment: Deployment, log: LineWriter | None, event: Event) -> None:
+    """Pass an event on to a person, a log and a page."""
     if log is not None:
         log.add(event.to_json())
-    say(f"{event.kind}: {event.detail}")
+    deployment.say(f"{event.kind}: {event.detail}")
+    if deployment.board is not None:
+        deployment.board.add_event(event.kind, event.detail)
 
 
 def _open_recorder(deployment: Deployment, options: argparse.Namespace) -> EpisodeRecorder:

@@ -155,6 +155,7 @@ def shadow_command(deployment: Deployment, options: argparse.Namespace, console:
             say(f"ready; the operator's device drives the arm; {KEYS}")
             held = _drive(deployment, operator, comparison, options.seconds, device)
         else:
+            deployment.describe(lambda: ("shadow: nothing is sent", ""))
             say("shadow: nothing is sent; q ends")
             held = ""
             shadow(deployment, operator, comparison, options.seconds, device)
@@ -230,8 +231,9 @@ def _drive(
 ) -> str:
     """Let the device drive the arm; return why it is held at the end, if a fault or a stop is."""
     executor = LedExecutor(deployment, device, comparison)
-    events = EventLog(partial(tell, deployment.say, None))
+    events = EventLog(partial(tell, deployment, None))
     loop = ControlLoop(deployment.robot, deployment.contract, executor, events)
+    deployment.describe(lambda: (loop.supervisor.mode.value, loop.supervisor.reason))
     run(loop, operator, seconds)
     reason = loop.supervisor.reason
     return "" if reason == "the run ended" else reason

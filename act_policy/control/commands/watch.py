@@ -20,14 +20,18 @@ MOVED = 0.02
 
 
 def watch_joints(
-    deployment: Deployment, seconds: float | None, release: Callable[[], None] | None
+    deployment: Deployment,
+    seconds: float | None,
+    release: Callable[[], None] | None,
+    prints: bool,
 ) -> None:
-    """Print the joints until q, a signal or the end of the time. Sends no command.
+    """Read the joints until q, a signal or the end of the time. Sends no command.
 
     Args:
         deployment: whose robot is watched.
         seconds: None goes on.
         release: the owner's hook that makes the arm limp, so that it can be moved.
+        prints: them, too; a page shows them anyway.
 
     Raises:
         UserError: the robot or the hook fails.
@@ -48,7 +52,8 @@ def watch_joints(
             state = contract.observation(read_robot(deployment.robot), look=False).state
             least, most = np.fmin(least, state), np.fmax(most, state)
             lines = _describe(schema, state, before, least, most, low, high)
-            deployment.say(up + "\n".join(lines))
+            if prints:
+                deployment.say(up + "\n".join(lines))
             if in_place:
                 up = f"\x1b[{len(lines)}A"
             before = state

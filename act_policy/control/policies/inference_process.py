@@ -18,6 +18,7 @@ import numpy as np
 from act_policy.control.chunks.asynchronous import Answer
 from act_policy.control.chunks.policy import ChunkPolicy, PolicyError
 from act_policy.errors import UserError
+from act_policy.system.group_signals import unreached_by_group_signals
 from act_policy.types import Observation, Schema, Statistics
 
 START_TIME = 120.0
@@ -33,6 +34,8 @@ class InferenceProcess:
     Args:
         make_policy: called in the process; must be picklable.
 
+    on_answer: called with each answer that is fetched.
+
     Raises:
         UserError: the policy cannot be opened, or its process died (PolicyError).
     """
@@ -46,9 +49,11 @@ class InferenceProcess:
         context = multiprocessing.get_context("spawn")  # no copy of this process's threads
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(make_policy, theirs), daemon=True)
-        self._process.start()
+        with unreached_by_group_signals():
+            self._process.start()
         theirs.close()
         self.busy = False
+        self.on_answer: Callable[[Answer], None] | None = None
         self._memory: SharedMemory | None = None
         try:
             if not self._pipe.poll(START_TIME):
@@ -86,6 +91,8 @@ class InferenceProcess:
             return None
         answer: Answer = self._receive()
         self.busy = False
+        if self.on_answer is not None:
+            self.on_answer(answer)
         return answer
 
     def wait(self, seconds: float) -> Answer | None:
@@ -134,8 +141,7 @@ def _layout(schema: Schema) -> np.dtype[Any]:
 def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
     """Answer questions until the other end is closed, for whatever reason."""
     # What ends a group of processes is for the loop, which closes the pipe once the arm rests.
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(OUTLIVE_SECONDS))
     try:

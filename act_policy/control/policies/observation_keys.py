@@ -8,6 +8,7 @@ import numpy as np
 
 from act_policy.control.config import build_from_plain
 from act_policy.errors import UserError, located
+from act_policy.images.jpeg import decode_jpeg, encode_jpeg
 from act_policy.images.resize import camera_image
 from act_policy.types import Camera, Observation, Schema
 
@@ -72,11 +73,11 @@ class ObservationKeys:
         values = {**plain, "cameras": plain["cameras"] or {}}
         return build_from_plain(cls, values, "observation_keys")
 
-    def to_message(self, observation: Observation[np.ndarray]) -> dict[str, Any]:
-        """The message that `to_observation` reads, with flat keys and the images as they are."""
+    def to_message(self, observation: Observation[np.ndarray], jpeg: bool) -> dict[str, Any]:
+        """The message that `to_observation` reads, with flat keys; images as they are, or JPEG."""
         message: dict[str, Any] = {self.state: np.asarray(observation.state)}
         for name, image in observation.images.items():
-            message[self.cameras[name]] = np.asarray(image)
+            message[self.cameras[name]] = encode_jpeg(image) if jpeg else np.asarray(image)
         if observation.environment_state is not None:
             message[self.environment_state] = np.asarray(observation.environment_state)
         return message
@@ -137,6 +138,10 @@ def _flatten(message: Any, path: str = "", depth: int = 1) -> dict[str, Any]:
 def _image(values: Mapping[str, Any], key: str, camera: Camera) -> np.ndarray:
     """The camera's image as uint8 (h, w, 3), made as in training where it has the source's size."""
     value = image = values[key]
+    if isinstance(value, bytes):
+        sizes = {(camera.height, camera.width), camera.source_size or (camera.height, camera.width)}
+        with located(key):
+            return camera_image(decode_jpeg(value, sizes), camera)
     if not isinstance(image, np.ndarray):
         raise UserError(f"{key}: {type(image).__name__}, expected an image")
     if image.ndim == 3 and image.shape[0] == 3 != image.shape[2]:

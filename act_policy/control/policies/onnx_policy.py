@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from act_policy.errors import UserError, check_choice, check_whole_number
+from act_policy.images.resize import fit_images
 from act_policy.types import (
     ACTION_KEY,
     ENVIRONMENT_STATE_KEY,
@@ -129,10 +130,14 @@ def batched_inputs(
 ) -> tuple[list[np.ndarray], bool]:
     """Check an observation; return the inputs with a batch axis, and whether it had none.
 
+    Original frames of a single observation are cropped and scaled as in training.
+
     Raises:
         UserError: the observation is not what the schema says.
     """
-    observation = schema.check(observation)
+    if isinstance(observation, Mapping):
+        observation = Observation.from_keys(observation)
+    observation = schema.check(fit_images(observation, schema))
     row = [np.ascontiguousarray(observation.images[name]) for name in schema.camera_names]
     row.append(observation.state)
     if observation.environment_state is not None:

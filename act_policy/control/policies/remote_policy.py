@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import numpy as np
 from websockets.asyncio.client import ClientConnection, connect
@@ -15,13 +15,16 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 
 from act_policy.control.chunks.policy import check_chunk
 from act_policy.control.policies.observation_keys import ObservationKeys
-from act_policy.control.policies.wire import WireError, pack, unpack
-from act_policy.errors import UserError
+from act_policy.control.policies.scheme import hint_at_scheme
+from act_policy.control.policies.wire import REQUEST_KEY, WireError, pack, unpack
+from act_policy.errors import UserError, check_choice
+from act_policy.images.resize import fit_images
 from act_policy.types import Observation, Schema, Statistics
 
 ResultT = TypeVar("ResultT")
 
 LONGEST_ANSWER = 32_000_000
+ENCODINGS = ("raw", "jpeg")
 
 
 class RemotePolicyError(UserError):
@@ -44,6 +47,8 @@ class RemotePolicy:
             own); None takes those of the first connection, and holds later ones to them.
         timeout: seconds that a prediction, or the connection, may take.
         certificate: PEM file of the server's certificate, where no public authority signed it.
+        encode: "raw" sends images as they are, "jpeg" a tenth of the bytes at a small error; also
+            in the address, `ws://host:port/?encode=jpeg`.
 
     Raises:
         RemotePolicyError: there is no policy server, or not the right one.
@@ -57,19 +62,25 @@ class RemotePolicy:
         sha256: str | None = None,
         timeout: float = 2.0,
         certificate: str | None = None,
+        encode: str = "raw",
     ):
         if not url.startswith(("ws://", "wss://")):
             raise UserError(f"url={url}: expected ws://host:port or wss://host:port")
         if not 0 < timeout < float("inf"):
             raise UserError(f"timeout={timeout}: expected a positive number of seconds")
+        in_url = parse_qs(urlsplit(url).query).get("encode", [encode])[0]
+        check_choice("encode", in_url, ENCODINGS)
+        self._jpeg = in_url == "jpeg"
         self.url = url
         self.timeout = timeout
         self.sha256 = sha256
-        self._address = f"{url.rstrip('/')}/?arm={quote(arm, safe='')}" if arm else url
+        joint = "&" if urlsplit(url).query else "/?"
+        self._address = f"{url.rstrip('/')}{joint}arm={quote(arm, safe='')}" if arm else url
         self._api_key = api_key
         self._ssl = _trust(certificate) if url.startswith("wss://") else None
         self._connection: ClientConnection | None = None
         self._failure = "not connected"
+        self._requests = 0
         self.metadata: dict[str, Any] = {}  # empty before the first connection
         self.schema: Schema  # connect sets it
         self._keys = ObservationKeys()
@@ -91,27 +102,52 @@ class RemotePolicy:
             RemotePolicyError: there is no server, it refuses, or serves another policy.
         """
         self._drop("replaced by a new connection")
-        self._read_metadata(self._run(self._connect(), "did not answer"))
+        try:
+            metadata = self._run(self._connect(), "did not answer")
+        except RemotePolicyError as error:
+            if isinstance(error.__context__, InvalidStatus):  # it speaks as it is spoken to
+                raise
+            if not (hint := hint_at_scheme(self.url, min(self.timeout, 0.5))):
+                raise
+            raise RemotePolicyError(f"{error}; {hint}") from None
+        self._read_metadata(metadata)
 
     def predict_chunk(
         self, observation: Observation[np.ndarray] | Mapping[str, np.ndarray]
     ) -> np.ndarray:
         """Return the next k actions (k, a) of one observation, in the schema's units.
 
+        Images may have the size of the cameras' original frames: they are cropped and scaled here,
+        as in training.
+
         Raises:
             UserError: the observation is not what the schema says; nothing was sent.
             RemotePolicyError: no answer within the timeout, or the server refused it.
         """
-        observation = self.schema.check(observation)
+        if isinstance(observation, Mapping):
+            observation = Observation.from_keys(observation)
+        observation = self.schema.check(fit_images(observation, self.schema))
         if np.ndim(observation.state) != 1:
             raise UserError("a policy server takes one observation at a time, found a batch")
         if self._connection is None:
             raise RemotePolicyError(
                 f"policy server {self.url}: {self._failure}; call connect() to go on"
             )
-        message = pack(self._keys.to_message(observation))
-        reply = self._run(self._exchange(self._connection, message), "gave no chunk")
-        chunk = reply.get("actions") if isinstance(reply, dict) else None
+        message = self._keys.to_message(observation, self._jpeg)
+        accepts = self.metadata.get("accepts", ())  # of a server that says nothing: raw images
+        if self._jpeg and "jpeg" not in accepts:
+            raise UserError(f"policy server {self.url} takes no JPEG; leave encode out")
+        if numbered := REQUEST_KEY in accepts:
+            self._requests += 1
+            message[REQUEST_KEY] = self._requests
+        reply = self._run(self._exchange(self._connection, pack(message)), "gave no chunk")
+        if not isinstance(reply, dict):
+            reply = {}
+        if numbered and reply.get(REQUEST_KEY) != self._requests:
+            raise self._fail(
+                f"answered request {reply.get(REQUEST_KEY)} when asked request {self._requests}"
+            )
+        chunk = reply.get("actions")
         try:
             return check_chunk(chunk, self)
         except UserError as error:

@@ -22,6 +22,9 @@ _ARRAY, _SCALAR = b"__ndarray__", b"__npgeneric__"
 _ARRAY_KEYS = {_ARRAY, b"data", b"dtype", b"shape"}
 _SCALAR_KEYS = {_SCALAR, b"data", b"dtype"}
 
+REQUEST_KEY = "request"
+"""A client's number for a request, which the answer repeats."""
+
 # An observation has a dozen entries; a message of many tiny ones would take up to 60 times its
 # size in memory. An array of numbers is one entry.
 MOST_ITEMS = 4096

@@ -1,7 +1,7 @@
 """A policy behind a websocket, in openpi's protocol: an observation in, a chunk of actions out.
 
     server -> client   metadata, as soon as the connection is open
-    client -> server   observation                                                      repeated
+    client -> server   observation, and a number `request` if the client wants it back   repeated
     server -> client   {"actions": (k, a), "policy_timing", "server_timing"}            repeated
     server -> client   on an error: its reason as text, then close with 1011
 
@@ -19,8 +19,10 @@ Source: openpi, src/openpi/serving/websocket_policy_server.py.
 import asyncio
 import logging
 import time
+import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
@@ -32,12 +34,13 @@ from websockets.http11 import Request, Response
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.control.page.browser_access import SECURITY_HEADERS, is_own_host, is_own_origin
 from act_policy.control.policies.observation_keys import ObservationKeys
-from act_policy.control.policies.wire import WireError, pack, unpack
+from act_policy.control.policies.wire import REQUEST_KEY, WireError, pack, unpack
 from act_policy.control.serving.access import ServerConfig, is_allowed
 from act_policy.control.serving.batching import BatchingPredictor
 from act_policy.control.serving.status import Client, ServerStatus
 from act_policy.control.serving.status_page import status_page
 from act_policy.errors import UserError
+from act_policy.images.jpeg import JPEG_START
 from act_policy.types import Observation
 
 _log = logging.getLogger(__name__)
@@ -46,6 +49,9 @@ _websockets_log = logging.getLogger(f"{__name__}.websockets")
 _websockets_log.setLevel(logging.CRITICAL)
 
 LONGEST_ARM_NAME = 60
+STOP_SECONDS = 1.0
+"""From the stop to its end, for clients to say goodbye."""
+
 # Bytes of a message that the event loop decodes itself: decoding takes a few milliseconds at most,
 # less than handing it to a thread and back.
 READ_AT_ONCE = 250_000
@@ -87,6 +93,7 @@ class PolicyServer:
             # the ranges of the demonstrations, by which a robot's loop judges poses and commands
             "statistics": policy.statistics.to_dict() if policy.statistics is not None else {},
             "demonstration_seeds": list(policy.demonstration_seeds),
+            "accepts": [REQUEST_KEY, "jpeg"],
         }
         pixels = sum(3 * camera.height * camera.width for camera in policy.schema.cameras)
         if pixels > self.config.largest_message:
@@ -94,6 +101,11 @@ class PolicyServer:
                 f"a message may have {self.config.largest_message} bytes, but the policy's "
                 f"images alone take {pixels}; raise largest_message_mb"
             )
+
+    @property
+    def is_computing(self) -> bool:
+        """Whether the policy computes a batch."""
+        return self._predictor.busy_seconds() > 0
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[int], None]) -> None:
         """Serve until `stop` is set; on_ready is called with the port once clients can connect.
@@ -135,7 +147,9 @@ class PolicyServer:
             predicting.cancel()  # first, so that no client waits for a policy that hangs
             await asyncio.wait({predicting})
             server.close()
-            await server.wait_closed()
+            with suppress(TimeoutError):  # who does not answer the closing is cut off
+                async with asyncio.timeout(STOP_SECONDS):
+                    await server.wait_closed()
             for threads in (self._decoders, self._drawing):
                 threads.shutdown(wait=False, cancel_futures=True)
         if not predicting.cancelled():
@@ -213,10 +227,11 @@ class PolicyServer:
         if len(self.status.clients) >= (most := self.config.most_clients):
             reason = f"{most} clients are connected, which is the limit"
             return HTTPStatus.SERVICE_UNAVAILABLE, reason
-        if len(arm) > LONGEST_ARM_NAME:
-            reason = f"an arm's name has at most {LONGEST_ARM_NAME} characters"
+        if len(arm) > LONGEST_ARM_NAME or (arm and not _fold(arm)):
+            reason = f"an arm's name has 1 to {LONGEST_ARM_NAME} characters that are not blank"
             return HTTPStatus.BAD_REQUEST, reason
-        if arm and (other := next((c for c in self.status.clients if c.arm == arm), None)):
+        same = (c for c in self.status.clients if arm and _fold(c.arm) == _fold(arm))
+        if other := next(same, None):
             return (
                 HTTPStatus.CONFLICT,
                 f"arm {arm} is controlled by {other.address}; it is free again once that client "
@@ -258,27 +273,36 @@ class PolicyServer:
         while True:
             message = await connection.recv()
             began = time.perf_counter()
-            if len(message) <= READ_AT_ONCE:
-                observation = self._read(message)
+            if isinstance(message, str):
+                raise WireError("a text message; an observation is binary, in msgpack")
+            if len(message) <= READ_AT_ONCE and JPEG_START not in message:
+                observation, request = self._read(message)
             else:
-                observation = await loop.run_in_executor(self._decoders, self._read, message)
+                reading = loop.run_in_executor(self._decoders, self._read, message)
+                observation, request = await reading
             prediction = await self._predictor.predict(observation)
             timing["infer_ms"] = 1e3 * (time.perf_counter() - began)
             answer = {
                 "actions": prediction.chunk,
                 "policy_timing": {"infer_ms": 1e3 * prediction.seconds},
                 "server_timing": timing,
+                **request,
             }
             await self._send(connection, pack(answer))
             total = time.perf_counter() - began
             timing["prev_total_ms"] = 1e3 * total
             self.status.answer(client, observation, prediction.chunk, total)
 
-    def _read(self, message: str | bytes) -> Observation[Any]:
-        """Decode and check one request."""
-        if isinstance(message, str):
-            raise WireError("a text message; an observation is binary, in msgpack")
-        return self._keys.to_observation(unpack(message), self.policy.schema)
+    def _read(self, message: bytes) -> tuple[Observation[Any], dict[str, Any]]:
+        """Decode and check one request; its number, if it has one, is returned for the answer."""
+        plain = unpack(message)
+        request = {}
+        if isinstance(plain, dict) and REQUEST_KEY in plain:
+            number = plain.pop(REQUEST_KEY)
+            if type(number) is not int:
+                raise WireError(f"{REQUEST_KEY}: {type(number).__name__}, expected a whole number")
+            request = {REQUEST_KEY: number}
+        return self._keys.to_observation(plain, self.policy.schema), request
 
     async def _send(self, connection: ServerConnection, message: str | bytes) -> None:
         try:
@@ -307,7 +331,14 @@ def _secure(connection: ServerConnection, request: Request, response: Response) 
 
 
 def _arm(request: Request) -> str:
-    return parse_qs(request.path.partition("?")[2]).get("arm", [""])[0]
+    """Name of the arm that the client moves; "" without one, a blank is no name."""
+    query = parse_qs(request.path.partition("?")[2], keep_blank_values=True)
+    return query["arm"][0] or " " if "arm" in query else ""
+
+
+def _fold(arm: str) -> str:
+    """The same for all spellings of an arm's name that differ in case and blanks."""
+    return "".join(unicodedata.normalize("NFKC", arm).casefold().split())
 
 
 def _address(connection: ServerConnection) -> str:

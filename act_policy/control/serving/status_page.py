@@ -5,16 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from act_policy.control.page.view import CHART_SIZE, draw_chunk, show_camera
 from act_policy.control.serving.status import EVENTS_KEPT, RATE_SECONDS, Exchange, ServerStatus
 from act_policy.report.chart import Chart, draw_lines
 from act_policy.report.page import render_page
-from act_policy.report.pieces import Image, Table, encode_image, tabulate
+from act_policy.report.pieces import Image, Table, tabulate
 from act_policy.types import Schema
 
 REFRESH_SECONDS = 2
-CHART_SIZE = (560, 280)
-LARGEST_WIDTH = 320
-"""Pixels; wider images are thinned before they are sent."""
 
 
 def status_page(
@@ -98,32 +96,18 @@ def _show_exchange(last: Exchange, schema: Schema, now: float) -> dict[str, Any]
     """Lay out the observation for the template and draw the actions, one chart per unit."""
     images: list[tuple[Image, str]] | None
     try:
-        images = [_show_camera(last.observation.images[name], name) for name in schema.camera_names]
+        seen = ((name, last.observation.images[name]) for name in schema.camera_names)
+        images = [show_camera(pixels, name, pixels.shape[:2]) for name, pixels in seen]
     except ImportError:  # pillow is missing
         images = None
     values = map(float, last.observation.state)
     state = zip(schema.state_names, values, schema.state_units, strict=True)
-    seconds = np.arange(len(last.chunk)) / schema.rate
-    charts = [
-        draw_lines(
-            {
-                name: (seconds, last.chunk[:, column])
-                for column, (name, of) in enumerate(schema.actions)
-                if of == unit
-            },
-            "seconds from the observation",
-            unit,
-            f"Actions in {unit}" if unit else "Actions without a unit",
-            CHART_SIZE,
-        )
-        for unit in dict.fromkeys(schema.action_units)
-    ]
     return {
         "client": last.client,
         "ago": _format_duration(now - last.time),
         "images": images,
         "state": tabulate(("state", "value", "unit"), state),
-        "charts": charts,
+        "charts": draw_chunk(last.chunk, schema),
     }
 
 
@@ -142,16 +126,6 @@ def _tabulate_inputs(schema: Schema, keys: dict[str, Any]) -> Table:
 
 def _join_names(names_and_units: list[tuple[str, str]]) -> str:
     return ", ".join(f"{name} ({unit})" if unit else name for name, unit in names_and_units)
-
-
-def _show_camera(pixels: np.ndarray, name: str) -> tuple[Image, str]:
-    """Encode an image (h, w, 3), thinned where it is wide, enlarged where small; caption it."""
-    height, width, _ = pixels.shape
-    step = -(-width // LARGEST_WIDTH)
-    small = pixels[::step, ::step]
-    scale = min(3.0, max(1.0, 240 / small.shape[1]))
-    shown = encode_image(small, f"what camera {name} saw last", scale)
-    return shown, f"{name}, {height} x {width}"
 
 
 def _format_duration(seconds: float) -> str:

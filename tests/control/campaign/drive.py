@@ -132,6 +132,10 @@ class Life:
         return np.abs(np.diff(self.values(name))) * RATE
 
 
+def _read(log: Path) -> str:
+    return log.read_text() if log.exists() else ""
+
+
 def drive(
     folder: Path,
     policy: Path,
@@ -143,6 +147,8 @@ def drive(
     config: str = "",
     options: Sequence[str] = (),
     patience: float = 60.0,
+    since: str = "",
+    terminal: int | None = None,
 ) -> Life:
     """Run one command on a fake robot.
 
@@ -156,48 +162,56 @@ def drive(
         config: of the robot, in TOML.
         options: further words of the command line.
         patience: seconds after which it is killed.
+        since: the robot's call from which the keys' times count; "" is when the command is ready.
+        terminal: a file descriptor that is its output instead of one that is read.
     """
     log, events, toml = folder / "robot.jsonl", folder / "events.jsonl", folder / "robot.toml"
     toml.write_text(config)
+    log.unlink(missing_ok=True)
     words = [sys.executable, "-m", "act_policy.control", command, "--policy", str(policy)]
     words += ["--robot", f"tests.control.campaign.fake_robots:{robot}", "--config", str(toml)]
-    if command in ("run", "shadow"):
+    if command in ("run", "shadow", "trials") and "--log" not in options:
         words += ["--log", str(events)]
     process = subprocess.Popen(
         [*words, *options],
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE if terminal is None else terminal,
+        stderr=subprocess.PIPE if terminal is None else terminal,
         text=True,
         cwd=ROOT,
+        start_new_session=True,
         env={**os.environ, "FAULT": fault, "ROBOT_LOG": str(log), "PYTHONUNBUFFERED": "1"},
     )
     assert process.stdin is not None
-    assert process.stdout is not None
     said = []
     ready = None
     try:
         if keys:
-            for line in process.stdout:
-                said.append(line)
-                if line.startswith("ready"):
-                    break
+            if since:
+                while process.poll() is None and f'"{since}"' not in _read(log):
+                    time.sleep(0.02)
+            else:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    said.append(line)
+                    if line.startswith(("ready", "shadow: ")):
+                        break
             ready = time.monotonic()
             for at, key in keys:
                 time.sleep(max(0.0, ready + at - time.monotonic()))
                 if process.poll() is not None:
                     break
                 if isinstance(key, signal.Signals):
-                    process.send_signal(key)
+                    os.killpg(process.pid, key)  # as a terminal does, and a system
                 else:
                     process.stdin.write(key)
                     process.stdin.flush()
         out, err = process.communicate(timeout=patience)
     except (BrokenPipeError, subprocess.TimeoutExpired):
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
     zero = ready or 0.0
-    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    lines = [json.loads(line) for line in _read(log).splitlines()]
     return Life(
         code=process.returncode,
         sent=[(line["t"] - zero, line["action"]) for line in lines if line["what"] == "send"],
@@ -206,7 +220,7 @@ def drive(
             for event in map(json.loads, events.read_text().splitlines() if events.exists() else ())
             if "kind" in event
         ],
-        output="".join(said) + out,
-        error=err,
+        output="".join(said) + (out or ""),
+        error=err or "",
         calls=[line["what"] for line in lines],
     )

@@ -17,6 +17,9 @@ from act_policy.types import Schema
 
 FAULT, _, _at = os.environ.get("FAULT", "none:0").partition(":")
 AT = float(_at or 0)
+SO101_JOINTS = (
+    *("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper"),
+)
 FOLLOW_TIME = 0.05
 """Seconds in which a position covers the way to its command."""
 
@@ -36,6 +39,8 @@ class FakeArm:
         self.done = False
         self.random = np.random.default_rng(0)
         self.then = self.frame_at = time.monotonic()
+        self.torque = False
+        self.bus = self  # LeRobot's motors are switched by `robot.bus.disable_torque()`
         self.log = Path(os.environ.get("ROBOT_LOG", os.devnull))
         self.log.write_text("")
 
@@ -69,10 +74,20 @@ class FakeArm:
         return dict.fromkeys(names, float)
 
     def connect(self, calibrate: bool = True) -> None:
+        self.torque = True  # as LeRobot's SO-101: nobody can move it by hand from now on
         self.write("connect")
 
+    def disable_torque(self) -> None:
+        self.torque = False
+        self.write("torque off")
+
     def _advance(self, now: float) -> None:
-        """A position follows within FOLLOW_TIME, a velocity is what was asked."""
+        """A position follows within FOLLOW_TIME, a velocity is what was asked.
+
+        A person swings the second joint as soon as the arm is limp.
+        """
+        if not self.torque:
+            self.position[self.joints[1]] = 10 * np.sin(2 * np.pi * now)
         if not self.on("stalled"):
             for name in self.position.keys() & self.command.keys():
                 share = 1.0 if name.endswith(".vel") else min(1.0, (now - self.then) / FOLLOW_TIME)
@@ -134,6 +149,8 @@ class FakeArm:
         return action
 
     def disconnect(self) -> None:
+        if FAULT == "slow_disconnect":
+            time.sleep(0.3)
         self.write("disconnect")
         if FAULT == "raise_disconnect":
             raise ConnectionError("failed to write Torque_Enable")
@@ -141,6 +158,54 @@ class FakeArm:
 
 def make(schema: Schema) -> FakeArm:
     return FakeArm(schema)
+
+
+def make_dark(schema: Schema) -> FakeArm:
+    """Every lens is covered."""
+    arm = FakeArm(schema)
+    arm._frames = lambda: {c: np.zeros((*size, 3), np.uint8) for c, size in arm.cameras.items()}  # type: ignore[method-assign]
+    return arm
+
+
+def make_nothing(schema: Schema) -> FakeArm:
+    raise OSError("no such port")
+
+
+def release(arm: FakeArm) -> None:
+    """The owner's hook, which gets what their function returned."""
+    arm.bus.disable_torque()
+
+
+class Leader:
+    """A leader arm that a person swings: +-10 a second and a half at most, from 0."""
+
+    def __init__(self) -> None:
+        self.begun: float | None = None
+
+    def connect(self) -> None: ...
+
+    def get_action(self) -> dict[str, float]:
+        if FAULT == "raise_leader":
+            raise ConnectionError("no status packet")
+        now = time.monotonic()
+        self.begun = self.begun or now
+        action = {f"{joint}.pos": 0.0 for joint in SO101_JOINTS}
+        action["shoulder_lift.pos"] = 10 * float(np.sin(np.pi * (now - self.begun)))
+        return {**action, "gripper.pos": 50.0}
+
+    def disconnect(self) -> None: ...
+
+
+def leader() -> Leader:
+    return Leader()
+
+
+def broken_leader() -> Leader:
+    raise OSError("no leader")
+
+
+def broken_release(arm: FakeArm) -> None:
+    raise OSError("no torque")
 
 
 def make_other_size(schema: Schema) -> FakeArm:

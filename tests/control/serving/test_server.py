@@ -214,8 +214,13 @@ def test_one_client_moves_an_arm() -> None:
         left.close()
         wait_until(lambda: not running.server.status.clients)
         remote_policy(running.url, arm="left").close()
-        with pytest.raises(RemotePolicyError, match="60 characters"):
-            remote_policy(running.url, arm="x" * 61)
+        for wrong in ("x" * 61, "  "):
+            with pytest.raises(RemotePolicyError, match="60 characters"):
+                remote_policy(running.url, arm=wrong)
+        with remote_policy(running.url, arm="left arm"):
+            for same in ("Left Arm", " left  arm ", "LEFTARM", "\uff4ceft arm"):
+                with pytest.raises(RemotePolicyError, match=r"arm .* is controlled by 127"):
+                    remote_policy(running.url, arm=same)
 
 
 def test_the_arm_of_a_client_that_died_is_free_again() -> None:
@@ -336,8 +341,10 @@ def test_tls(certificate: tuple[str, str]) -> None:
             remote.predict_chunk(observe())
         with pytest.raises(RemotePolicyError, match="certificate"):
             remote_policy(running.url)
-        with pytest.raises(RemotePolicyError):
+        with pytest.raises(RemotePolicyError, match="it speaks TLS: try wss://"):
             remote_policy(running.url.replace("wss", "ws"))
+    with serving() as running, pytest.raises(RemotePolicyError, match="not speak TLS: try ws://"):
+        remote_policy(running.url.replace("ws", "wss"))
 
 
 @pytest.mark.parametrize(
