@@ -252,10 +252,12 @@ def run(
     seconds: float | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    after_tick: Callable[[float], None] = lambda now: None,
 ) -> Punctuality:
     """Tick in real time until the operator ends it, the time is over, or the arm is released.
 
     However it ends, the arm is sent a last hold; the robot is connected before and after.
+    `after_tick` is called with the time of each tick.
     """
     pacer = Pacer(loop.period, clock, sleep)
     try:
@@ -264,6 +266,7 @@ def run(
             if seconds is not None and now - pacer.begun >= seconds:
                 break
             loop.tick(now, operator, clock)
+            after_tick(now)
             pacer.wait()
     finally:
         loop.hold(clock())

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from act_policy.errors import writing
 from act_policy.evaluation.rollouts.run import EpisodeResult
-from act_policy.evaluation.statistics import wilson_interval
+from act_policy.intervals import wilson_interval
 from act_policy.report.pieces import format_count
 from act_policy.system.atomic import atomic_file
 

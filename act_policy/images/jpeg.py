@@ -39,5 +39,5 @@ def decode_jpeg(content: bytes, sizes: Collection[tuple[int, int]]) -> np.ndarra
                     f"a JPEG of {height}x{width} in mode {opened.mode}, expected RGB of {expected}"
                 )
             return np.asarray(opened)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UserError(f"not a JPEG image: {error}") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        raise UserError(f"{len(content)} bytes that are not a JPEG image") from None

@@ -21,7 +21,7 @@ from act_policy.evaluation.rollouts.demonstrations import (
     TrainingDemonstrations,
     find_demonstrations,
 )
-from act_policy.evaluation.statistics import wilson_interval
+from act_policy.intervals import wilson_interval
 from act_policy.types import Schema
 from tests.evaluation.evaluation_for_tests import (
     STEP_LIMIT,

@@ -12,6 +12,7 @@ from act_policy.control.commands.recover import recover_command
 from act_policy.control.commands.run import KEYS, run_command
 from act_policy.control.commands.serve import add_options, serve_command
 from act_policy.control.commands.shadow import shadow_command
+from act_policy.control.commands.trials import trials_command
 from act_policy.errors import UserError
 
 
@@ -51,6 +52,8 @@ def _run(options: argparse.Namespace, console: Console, signals: EndingSignals) 
             return check_command(deployment, options)
         if options.command == "shadow":
             return shadow_command(deployment, options, console)
+        if options.command == "trials":
+            return trials_command(deployment, options, console)
         return run_command(deployment, options, console)
 
 
@@ -69,12 +72,13 @@ def _parser(program: str) -> argparse.ArgumentParser:
         prog=program, description="Run a policy on a robot: docs/robot.md."
     )
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="check | shadow | run | recover | serve"
+        dest="command", required=True, metavar="check | shadow | run | trials | recover | serve"
     )
     for name, sentence in (
         ("check", "look at robot and policy together; nothing moves"),
         ("shadow", "predict beside an operator who moves the arm, and log both"),
         ("run", f"let the policy move the arm ({KEYS})"),
+        ("trials", "run episodes that a person judges, and count the successes"),
     ):
         sub = commands.add_parser(name, help=sentence, description=sentence)
         sub.add_argument("--policy", required=True, help="FILE.onnx or ws://HOST:PORT")
@@ -87,24 +91,28 @@ def _parser(program: str) -> argparse.ArgumentParser:
         sub.add_argument(
             "--config", "--settings", help="limits, names and timing, a .toml or .json file"
         )
-        sub.add_argument("--seconds", type=float, help="end after this many seconds")
+        if name == "trials":
+            sub.add_argument("--episodes", type=int, default=20, help="to judge in all")
+            sub.add_argument("--seconds", type=float, default=30.0, help="of an episode")
+            sub.add_argument("--out", required=True, help="folder of the results, to go on in too")
+        else:
+            sub.add_argument("--seconds", type=float, help="end after this many seconds")
         sub.add_argument(
             "--page", type=int, metavar="PORT", help="show the robot to browsers of this machine"
         )
         sub.add_argument(
             "--release",
             help="MODULE:FUNCTION that lets the robot go limp, so that a person can move it"
-            + ("; called after safety.hold_time" if name == "run" else ""),
+            + ("; called after safety.hold_time" if name in ("run", "trials") else ""),
         )
         if name == "check":
             sub.add_argument(
                 "--watch", action="store_true", help="go on to print the joints as they move"
             )
         else:
+            sub.add_argument("--log", help="file of JSON, a line per event; per step for shadow")
+        if name in ("shadow", "run"):
             sub.add_argument("--operator", help="MODULE:FUNCTION of the device to take over with")
-            sub.add_argument(
-                "--log", help="file for a line of JSON per step (shadow) or event (run)"
-            )
         if name == "shadow":
             sub.add_argument(
                 "--drive",
@@ -113,6 +121,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
             )
         if name == "run":
             sub.add_argument("--record", help="folder to keep the run in as demonstrations")
+        if name in ("run", "trials"):
             sub.add_argument("--stop", help="MODULE:FUNCTION, asked at every tick; True stops")
     sentence = "serve a policy to robots on other machines"
     add_options(commands.add_parser("serve", help=sentence, description=sentence))

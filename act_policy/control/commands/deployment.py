@@ -11,7 +11,7 @@ from act_policy.control.commands.ending import EndingSignals
 from act_policy.control.config import RobotConfig, read_config
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.page.board import BoardWriter
-from act_policy.control.page.process import ShownRobot, open_page
+from act_policy.control.page.process import open_page, show_robot
 from act_policy.control.page.robot_page import PageSubject
 from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.torch_free import open_torch_free
@@ -118,7 +118,7 @@ def deploy(
             subject = PageSubject(policy, robot, contract, inference.chunk_length)
             board, address = stack.enter_context(open_page(page, subject))
             say(f"page: {address}")
-            arm, inference.on_answer = ShownRobot(arm, board, contract), board.show_answer
+            arm, inference.on_answer = show_robot(arm, board, contract), board.show_answer
         stack.enter_context(_connected(arm, f"robot {robot}", signals))
         yield Deployment(inference, arm, contract, made, say, signals, board)
 

@@ -17,6 +17,7 @@ from act_policy.control.page.board import BoardReader, BoardWriter
 from act_policy.control.page.browser_access import SECURITY_HEADERS, is_own_host, is_own_origin
 from act_policy.control.page.robot_page import PageSubject, robot_page
 from act_policy.control.robots.contract import Contract
+from act_policy.control.robots.observed import ObservedRobot
 from act_policy.control.robots.robot import Reading, Robot
 from act_policy.errors import UserError
 from act_policy.system.group_signals import unreached_by_group_signals
@@ -63,38 +64,21 @@ def open_page(port: int, subject: PageSubject) -> Iterator[tuple[BoardWriter, st
         board.close()
 
 
-class ShownRobot:
-    """A robot whose readings and commands are shown as they pass."""
+def show_robot(robot: Robot, board: BoardWriter, contract: Contract) -> Robot:
+    """Show what passes to and from a robot, under the policy's names."""
+    schema, config = contract.schema, contract.config
+    state = [config.state.get(name, name) for name in schema.state_names]
+    actions = [config.actions.get(name, name) for name in schema.action_names]
 
-    def __init__(self, robot: Robot, board: BoardWriter, contract: Contract):
-        self._robot, self._board = robot, board
-        schema, config = contract.schema, contract.config
-        self._cameras = [(name, config.cameras.get(name, name)) for name in schema.camera_names]
-        self._state = [config.state.get(name, name) for name in schema.state_names]
-        self._actions = [config.actions.get(name, name) for name in schema.action_names]
+    def on_reading(reading: Reading) -> None:
+        joints = [reading.joints.get(name, np.nan) for name in state]
+        board.show_reading(contract.frames(reading), np.array(joints, np.float64))
 
-    def connect(self) -> None:
-        """Make it ready."""
-        self._robot.connect()
+    def on_command(command: Mapping[str, float]) -> None:
+        values = [command.get(name, np.nan) for name in actions]
+        board.show_command(np.array(values, np.float64))
 
-    def get_observation(self) -> Reading:
-        """Read the sensors, and show them."""
-        reading = self._robot.get_observation()
-        images = {n: reading.images[r] for n, r in self._cameras if r in reading.images}
-        joints = [reading.joints.get(name, np.nan) for name in self._state]
-        self._board.show_reading(images, np.array(joints, np.float64))
-        return reading
-
-    def send_action(self, action: Mapping[str, float]) -> Mapping[str, float] | None:
-        """Carry out a command, and show it."""
-        sent = self._robot.send_action(action)
-        command = [action.get(name, np.nan) for name in self._actions]
-        self._board.show_command(np.array(command, np.float64))
-        return sent
-
-    def disconnect(self) -> None:
-        """Leave it safe."""
-        self._robot.disconnect()
+    return ObservedRobot(robot, on_reading, on_command)
 
 
 def _serve(port: int, subject: PageSubject, memory: str, pipe: Connection) -> None:

@@ -64,6 +64,10 @@ class Contract:
         images = _BoundImages(self.schema, self._cameras, reading.images)
         return Observation(dict(images) if look else images, state)
 
+    def frames(self, reading: Reading) -> dict[str, np.ndarray]:
+        """The images of a robot's reading, as they are, under the policy's names."""
+        return {n: reading.images[r] for n, r in self._cameras.items() if r in reading.images}
+
     def command(self, action: np.ndarray) -> dict[str, float]:
         """Name a command (a,) as the robot does."""
         return {

@@ -5,11 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import onnx
@@ -132,6 +133,26 @@ class Life:
         return np.abs(np.diff(self.values(name))) * RATE
 
 
+class _Reader:
+    """Reads a pipe to its end in a thread; is_ready: a line said that the command is."""
+
+    def __init__(self, pipe: IO[str] | None):
+        self.is_ready = False
+        self._pipe = pipe
+        self._lines: list[str] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for line in self._pipe or ():
+            self._lines.append(line)
+            self.is_ready |= line.startswith(("ready", "shadow: "))
+
+    def text(self) -> str:
+        self._thread.join(10)
+        return "".join(self._lines)
+
+
 def _read(log: Path) -> str:
     return log.read_text() if log.exists() else ""
 
@@ -183,19 +204,14 @@ def drive(
         env={**os.environ, "FAULT": fault, "ROBOT_LOG": str(log), "PYTHONUNBUFFERED": "1"},
     )
     assert process.stdin is not None
-    said = []
+    out, err = _Reader(process.stdout), _Reader(process.stderr)
     ready = None
     try:
         if keys:
-            if since:
-                while process.poll() is None and f'"{since}"' not in _read(log):
-                    time.sleep(0.02)
-            else:
-                assert process.stdout is not None
-                for line in process.stdout:
-                    said.append(line)
-                    if line.startswith(("ready", "shadow: ")):
-                        break
+            while process.poll() is None and not (
+                f'"{since}"' in _read(log) if since else out.is_ready
+            ):
+                time.sleep(0.01)
             ready = time.monotonic()
             for at, key in keys:
                 time.sleep(max(0.0, ready + at - time.monotonic()))
@@ -206,10 +222,11 @@ def drive(
                 else:
                     process.stdin.write(key)
                     process.stdin.flush()
-        out, err = process.communicate(timeout=patience)
+        process.stdin.close()
+        process.wait(timeout=patience)
     except (BrokenPipeError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
+        process.wait()
     zero = ready or 0.0
     lines = [json.loads(line) for line in _read(log).splitlines()]
     return Life(
@@ -220,7 +237,7 @@ def drive(
             for event in map(json.loads, events.read_text().splitlines() if events.exists() else ())
             if "kind" in event
         ],
-        output="".join(said) + (out or ""),
-        error=err or "",
+        output=out.text(),
+        error=err.text(),
         calls=[line["what"] for line in lines],
     )

@@ -120,7 +120,11 @@ def changed(**changes: Any) -> dict[str, Any]:
         pytest.param(
             changed(images={"top": np.zeros((1, 6, 8, 3), np.uint8)}), ["(1, 6, 8, 3)"], id="batch"
         ),
-        pytest.param(changed(images={"top": b"JPEG"}), ["images/top: bytes"], id="no array"),
+        pytest.param(
+            changed(images={"top": b"JPEG"}),
+            ["images/top: 4 bytes that are"],
+            id="no array",
+        ),
         pytest.param(
             changed(images={"top": np.full((6, 8, 3), 200.0)}), ["200", "from 0 to 1"], id="range"
         ),

@@ -117,10 +117,10 @@ def test_jpeg_is_smaller_and_nearly_the_same(in_address: bool) -> None:
     assert 0 < np.abs(chunk - exact).max() < 3  # of 255 levels, averaged over an image
 
 
-def test_a_jpeg_has_a_tenth_of_the_bytes_and_an_error_of_a_level() -> None:
+def test_a_jpeg_has_a_fraction_of_the_bytes_and_an_error_below_a_level() -> None:
     image = smooth(480, 640)
     encoded = encode_jpeg(image)
-    assert len(encoded) < image.nbytes / 8
+    assert len(encoded) < image.nbytes / 5
     error = np.abs(decode_jpeg(encoded, [(480, 640)]).astype(int) - image)
     assert error.mean() < 1.0
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from act_policy.evaluation.statistics import wilson_interval
+from act_policy.intervals import wilson_interval
 
 
 @pytest.mark.parametrize(
