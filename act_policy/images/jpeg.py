@@ -1,4 +1,4 @@
-"""Images as JPEG: a tenth of the bytes for a network, at a small error."""
+"""Images as JPEG: a fraction of the bytes for a network, at an error (docs/robot.md)."""
 
 import io
 from collections.abc import Collection

@@ -47,8 +47,8 @@ class RemotePolicy:
             own); None takes those of the first connection, and holds later ones to them.
         timeout: seconds that a prediction, or the connection, may take.
         certificate: PEM file of the server's certificate, where no public authority signed it.
-        encode: "raw" sends images as they are, "jpeg" a tenth of the bytes at a small error; also
-            in the address, `ws://host:port/?encode=jpeg`.
+        encode: "raw" sends images as they are, "jpeg" a fraction of the bytes at an error; also in
+            the address, `ws://host:port/?encode=jpeg`.
 
     Raises:
         RemotePolicyError: there is no policy server, or not the right one.
