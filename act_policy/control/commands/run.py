@@ -25,7 +25,7 @@ def run_command(deployment: Deployment, options: argparse.Namespace, console: Co
         UserError: the check found a problem, or an option cannot be used.
     """
     if problems := check(deployment, 1.0):
-        raise UserError(f"not started: problems found by the check: {len(problems)}")
+        raise UserError(f"not started: {problems[0]}")
     say = deployment.say
     with ExitStack() as stack:
         log = stack.enter_context(LogFile(options.log, console.complain)) if options.log else None

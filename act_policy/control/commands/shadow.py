@@ -139,7 +139,7 @@ def shadow_command(deployment: Deployment, options: argparse.Namespace, console:
     if options.drive and (options.operator is None or options.release is not None):
         raise UserError("drive: the operator's device drives the arm; give operator, not release")
     if options.drive and (problems := check(deployment, 1.0)):
-        raise UserError(f"not started: problems found by the check: {len(problems)}")
+        raise UserError(f"not started: {problems[0]}")
     release = deployment.load_release(options.release)
     operator, path, say = OperatorInput(), options.log or "shadow.jsonl", deployment.say
     with (

@@ -47,7 +47,7 @@ def trials_command(deployment: Deployment, options: argparse.Namespace, console:
         for left in (folder / FILMS).glob(".*"):  # by a killed command
             left.unlink()
     if problems := check(deployment, 1.0):
-        raise UserError(f"not started: problems found by the check: {len(problems)}")
+        raise UserError(f"not started: {problems[0]}")
     start = _find_start(deployment, results)
     try:
         _run_episodes(deployment, options, console, results, folder, start)

@@ -114,7 +114,8 @@ class BoardWriter:
         """Show the newest chunk, if there is one in the answer."""
         if answer.chunk is not None:
             with self._writing() as board:
-                board["captured"], board["chunk"] = answer.captured, answer.chunk
+                board["chunk"][0] = answer.chunk
+                board["captured"] = answer.captured
 
     def add_event(self, kind: str, detail: str) -> None:
         """Show an event of this moment."""

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -144,9 +145,12 @@ class _Reader:
         self._thread.start()
 
     def _run(self) -> None:
-        for line in self._pipe or ():
-            self._lines.append(line)
-            self.is_ready |= line.startswith(("ready", "shadow: "))
+        if self._pipe is None:
+            return
+        with self._pipe:
+            for line in self._pipe:
+                self._lines.append(line)
+                self.is_ready |= line.startswith(("ready", "shadow: "))
 
     def text(self) -> str:
         self._thread.join(10)
@@ -227,6 +231,8 @@ def drive(
     except (BrokenPipeError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    with suppress(BrokenPipeError):
+        process.stdin.close()
     zero = ready or 0.0
     lines = [json.loads(line) for line in _read(log).splitlines()]
     return Life(

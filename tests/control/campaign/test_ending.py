@@ -54,7 +54,7 @@ def test_a_signal_before_anything_moves(
         options=["--seconds", "30"],
     )  # fmt: skip
     check_rests(life, moved=False)
-    assert life.code == 128 + end
+    assert life.code in (128 + end, 0)  # 0 if shadow has begun by then
     assert life.error == ""
 
 

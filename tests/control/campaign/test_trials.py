@@ -58,5 +58,5 @@ def test_trials_of_another_length_are_refused_before_anything_moves(tmp_path: Pa
     (tmp_path / "out" / "trials.json").write_text("{}")
     life, _ = try_out(tmp_path, [])
     assert life.code == 2
-    assert "is not one of trials" in life.error
+    assert "cannot be read as trials" in life.error
     assert life.sent == []
