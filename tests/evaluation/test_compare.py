@@ -13,6 +13,7 @@ from act_policy.evaluation.compare import ComparisonConfig, compare
 from act_policy.evaluation.rollouts import contest
 from act_policy.evaluation.rollouts.contest import Contestant
 from act_policy.evaluation.rollouts.demonstrations import TrainingDemonstrations
+from tests.browser import opened
 from tests.evaluation.evaluation_for_tests import (
     SCHEMA,
     STEP_LIMIT,
@@ -78,6 +79,26 @@ def test_the_result_does_not_depend_on_workers(pair: list[Contestant], tmp_path:
     for report in reports:
         del report["versions"]
     assert reports[0] == reports[1]
+
+
+def test_three_policies_are_told_apart_by_letters(pair: list[Contestant], tmp_path: Path) -> None:
+    report = run([*pair, make(tmp_path, "twin", "1.0")], tmp_path / "out")
+    assert [policy["letters"] for policy in report["policies"]] == ["b", "a", "a"]
+    assert report["confidence_of_each_pair"] == pytest.approx(1 - 0.05 / 3)
+    names = [(one["a"], one["b"], one["verdict"]) for one in report["verdicts"]]
+    assert names[:2] == [("near", "far", "b_better"), ("near", "twin", "b_better")]
+    assert names[2][2] in ("undecided", "no_difference")
+    with opened(tmp_path / "out" / "report.html") as shown:
+        assert shown.locator("h2").all_inner_texts() == [
+            "Verdict",
+            "How the difference developed",
+            "Time to success",
+            "Smoothness",
+            "Where they differ",
+            "Made with",
+        ]
+        assert shown.locator("strong").count() == 3
+        assert "in any of their pairs" in shown.locator("section").first.inner_text()
 
 
 def test_an_interrupted_comparison_continues(
