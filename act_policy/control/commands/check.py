@@ -25,9 +25,9 @@ PREDICTIONS = 5
 def check_command(deployment: Deployment, options: argparse.Namespace) -> int:
     """Check, and show the joints as they move if that is wanted; return 2 for a problem."""
     release = deployment.load_release(options.release)
-    if release is not None and not options.watch:
-        raise UserError("release: nothing moves in a check; give watch too, or leave release out")
     goes_on = options.watch or deployment.board is not None
+    if release is not None and not goes_on:
+        raise UserError("release: nothing moves in a check; give watch too, or leave release out")
     deployment.describe(lambda: ("check: nothing is sent", ""))
     problems = check(deployment, 2.0 if goes_on else options.seconds or 2.0)
     if goes_on:

@@ -1,6 +1,7 @@
 """The command line of a robot, without torch and Hydra."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -34,8 +35,8 @@ def main(
         for each in _user_errors(error):
             console.complain(f"error: {each}")
         return 2
-    except Ended as ended:
-        return 128 + ended.number
+    except KeyboardInterrupt as ended:  # `Ended`, or a second signal during a loop
+        return 128 + (ended.number if isinstance(ended, Ended) else signal.SIGINT)
     finally:
         console.close()
 

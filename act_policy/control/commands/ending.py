@@ -11,10 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from act_policy.control.safety.operator_input import ENDING_SIGNALS
-
-BUNCH_SECONDS = 0.5
-"""Signals that follow one another faster are of one occasion."""
+from act_policy.control.safety.operator_input import BUNCH_SECONDS, ENDING_SIGNALS
 
 
 class Ended(KeyboardInterrupt):
@@ -31,7 +28,7 @@ class Ended(KeyboardInterrupt):
 class EndingSignals:
     """Raise `Ended` at a signal, but not in the middle of what must be finished.
 
-    Signals that come in a bunch count once: a system that shuts down sends several.
+    Signals that come in a bunch count once.
     """
 
     def __init__(self) -> None:

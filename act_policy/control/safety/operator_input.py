@@ -10,9 +10,11 @@ and SIGHUP (the terminal is gone) end the run, a second one even if something ha
 stops like the space bar. Ctrl-S and Ctrl-Z are keys like any other. Losing the keyboard stops, too.
 """
 
+import math
 import signal
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +22,8 @@ from types import FrameType
 from typing import TextIO
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+BUNCH_SECONDS = 0.5
+"""Signals that follow one another faster are of one occasion, such as a system that shuts down."""
 
 
 class OperatorInput:
@@ -35,6 +39,7 @@ class OperatorInput:
         self._stops: deque[str] = deque()
         self._go = self._take_over = False
         self.ended = ""  # what ends the run
+        self._ended_at = -math.inf  # when a signal did
 
     def stop_requested(self) -> str:
         """Return the source of a stop since the last call; "" if there was none."""
@@ -94,10 +99,10 @@ class OperatorInput:
         name = signal.Signals(number).name
         if number == signal.SIGUSR1:
             self.stop(name)
-        elif self.ended:
+        elif not self.ended:
+            self.ended, self._ended_at = name, time.monotonic()
+        elif time.monotonic() - self._ended_at > BUNCH_SECONDS:
             raise KeyboardInterrupt(f"a second {name}")  # something hangs: get out of it
-        else:
-            self.ended = name
 
     def _read(self, keys: TextIO) -> None:
         """Read keys until the keyboard is gone, then stop."""
@@ -122,7 +127,9 @@ def _unbuffered(stream: TextIO) -> Iterator[TextIO]:
     import tty
 
     before = termios.tcgetattr(stream)
-    tty.setcbreak(stream)
+    # Nothing waits for what was printed: on a terminal that nobody reads it is never shown.
+    tty.setcbreak(stream, termios.TCSANOW)
+    termios.tcflush(stream, termios.TCIFLUSH)  # keys of the time before are not meant for the arm
     mode = termios.tcgetattr(stream)
     mode[0] &= ~termios.IXON  # Ctrl-S would hold up the next line that is printed, and so the loop
     mode[3] &= ~termios.IEXTEN
@@ -133,4 +140,4 @@ def _unbuffered(stream: TextIO) -> Iterator[TextIO]:
         yield stream
     finally:
         with suppress(termios.error):  # it is gone
-            termios.tcsetattr(stream, termios.TCSADRAIN, before)
+            termios.tcsetattr(stream, termios.TCSANOW, before)

@@ -174,6 +174,7 @@ def drive(
     patience: float = 60.0,
     since: str = "",
     terminal: int | None = None,
+    window: int | None = None,
 ) -> Life:
     """Run one command on a fake robot.
 
@@ -189,6 +190,7 @@ def drive(
         patience: seconds after which it is killed.
         since: the robot's call from which the keys' times count; "" is when the command is ready.
         terminal: a file descriptor that is its output instead of one that is read.
+        window: where keys are written, if `terminal` is its input too.
     """
     log, events, toml = folder / "robot.jsonl", folder / "events.jsonl", folder / "robot.toml"
     toml.write_text(config)
@@ -199,7 +201,7 @@ def drive(
         words += ["--log", str(events)]
     process = subprocess.Popen(
         [*words, *options],
-        stdin=subprocess.PIPE,
+        stdin=subprocess.PIPE if window is None else terminal,
         stdout=subprocess.PIPE if terminal is None else terminal,
         stderr=subprocess.PIPE if terminal is None else terminal,
         text=True,
@@ -207,7 +209,7 @@ def drive(
         start_new_session=True,
         env={**os.environ, "FAULT": fault, "ROBOT_LOG": str(log), "PYTHONUNBUFFERED": "1"},
     )
-    assert process.stdin is not None
+    typed = process.stdin or os.fdopen(os.dup(window or 0), "w")
     out, err = _Reader(process.stdout), _Reader(process.stderr)
     ready = None
     try:
@@ -224,15 +226,15 @@ def drive(
                 if isinstance(key, signal.Signals):
                     os.killpg(process.pid, key)  # as a terminal does, and a system
                 else:
-                    process.stdin.write(key)
-                    process.stdin.flush()
-        process.stdin.close()
+                    typed.write(key)
+                    typed.flush()
+        typed.close()
         process.wait(timeout=patience)
     except (BrokenPipeError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     with suppress(BrokenPipeError):
-        process.stdin.close()
+        typed.close()
     zero = ready or 0.0
     lines = [json.loads(line) for line in _read(log).splitlines()]
     return Life(

@@ -1,6 +1,7 @@
 """However a command ends, the arm rests and its robot is disconnected, and there is one message."""
 
 import os
+import pty
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -93,13 +94,18 @@ def test_a_full_disk_silences_no_event(policy: Path, tmp_path: Path) -> None:
         assert f"\n{event}" in life.output
 
 
-def test_a_terminal_that_nobody_reads_holds_up_nothing(policy: Path, tmp_path: Path) -> None:
-    reads, writes = os.pipe()
-    os.set_blocking(writes, False)
+def fill(descriptor: int) -> None:
+    """Write until nothing more fits: the next write blocks."""
+    os.set_blocking(descriptor, False)
     with suppress(BlockingIOError):
         while True:
-            os.write(writes, bytes(4096))
-    os.set_blocking(writes, True)
+            os.write(descriptor, b" " * 64)
+    os.set_blocking(descriptor, True)
+
+
+def test_a_terminal_that_nobody_reads_holds_up_nothing(policy: Path, tmp_path: Path) -> None:
+    reads, writes = os.pipe()
+    fill(writes)
     try:
         life = drive(
             tmp_path, policy, [(2.0, "\n"), (5.0, " "), (5.5, "q")], config=CONFIG,
@@ -112,6 +118,33 @@ def test_a_terminal_that_nobody_reads_holds_up_nothing(policy: Path, tmp_path: P
     assert life.code == 1  # it ended while holding, and not because it was killed
     assert {"start", "running", "operator stop"} <= set(life.kinds())
     assert np.diff(life.times()).max() < 1.0
+
+
+def test_a_terminal_that_is_stopped_holds_up_nothing(policy: Path, tmp_path: Path) -> None:
+    """A terminal whose window stands still: it takes keys, but shows nothing any more."""
+    window, terminal = pty.openpty()
+    fill(terminal)
+    keys = [(2.0, "\n"), (3.5, "\n"), (5.0, "\n"), (6.5, "q")]  # early ones may be discarded
+    try:
+        life = drive(
+            tmp_path, policy, keys, config=CONFIG, since="connect", terminal=terminal,
+            window=window, patience=20.0,
+        )  # fmt: skip
+    finally:
+        os.close(window)
+        os.close(terminal)
+    check_rests(life, moved=True)
+    assert life.code == 0  # and not killed
+    assert life.kinds()[-1] == "end"
+
+
+@pytest.mark.slow
+def test_a_second_signal_gets_out_of_a_driver_that_hangs(policy: Path, tmp_path: Path) -> None:
+    keys = [ENTER, (1.8, signal.SIGTERM), (2.8, signal.SIGTERM)]
+    life = drive(tmp_path, policy, keys, config=CONFIG, fault="hang_send:1.0")
+    assert "Traceback" not in life.error + life.output
+    assert life.calls[-2:] == ["send", "disconnect"]
+    assert life.code == 130
 
 
 @pytest.mark.parametrize(
