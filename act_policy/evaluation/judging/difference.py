@@ -13,7 +13,7 @@ every pair, and the comparison ended because of what it shows. At D = 0 only dis
 change the capital: it is a sign test.
 
 Sources: Waudby-Smith and Ramdas 2024, Estimating means of bounded random variables by betting,
-Journal of the Royal Statistical Society B 86 (1), section 4.2 (the capital process); Ville 1939,
+Journal of the Royal Statistical Society B 86 (1) (the hedged capital process); Ville 1939,
 Étude critique de la notion de collectif; Robbins 1970, Annals of Mathematical Statistics 41 (5)
 (mixtures).
 """
