@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from act_policy.data.reader_config import ReaderConfig as ReaderConfig
     from act_policy.errors import UserError as UserError
     from act_policy.model.act import ACT as ACT
-    from act_policy.model.act import ACTConfig as ACTConfig
+    from act_policy.model.config import ACTConfig as ACTConfig
     from act_policy.model.policy import ACTPolicy as ACTPolicy
     from act_policy.types import Camera as Camera
     from act_policy.types import Observation as Observation
@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "ACT": "model.act",
-    "ACTConfig": "model.act",
+    "ACTConfig": "model.config",
     "ACTPolicy": "model.policy",
     "Camera": "types",
     "ChunkExecutor": "control.chunks.executor",

@@ -6,6 +6,10 @@ Axes, the same letters in annotations, einops patterns, comments and docs:
     s state size     a action size     k chunk length
     t encoder tokens q m query and memory tokens
     d model width    heads             e width per head     z latent size
+    y x rows and columns of a map
+
+In annotations `*b` is any number of axes, `#b` that size or 1, `_h` any size, `{width}` an
+argument's value.
 """
 
 from collections.abc import Callable, Mapping, Sequence

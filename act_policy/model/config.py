@@ -16,6 +16,8 @@ _MAY_BE_ZERO = ("environment_state_size", "latent_size", "latent_layers")
 class ACTConfig:
     """The network, in numbers; the defaults are what the original ACT effectively computes.
 
+    They are the preset `act_paper`; `train.py` begins with `act_small` (configs/model).
+
     The first four fields are what the robot has, in the order of its schema; `for_schema` fills
     them in. Pretrained weights are not in here: a saved policy never looks for them.
     """

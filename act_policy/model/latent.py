@@ -25,6 +25,7 @@ class LatentEncoder(nn.Module):
     def __init__(self, config: ACTConfig) -> None:
         super().__init__()
         width = config.width
+        # A learned token that is no data of its own; its output summarises the chunk.
         self.cls = nn.Parameter(torch.randn(width))
         self.state_projection = nn.Linear(config.state_size, width)
         self.action_projection = nn.Linear(config.action_size, width)

@@ -21,8 +21,8 @@ class Normalizer(nn.Module):
     A dimension that never moved in training has the floor as its scale: it comes out finite, and
     the constant comes back exactly.
 
-    Relative action dimensions are predicted as the difference from the current state: it is taken
-    off before the rest and put back after it, so that physical actions are always absolute.
+    Relative action dimensions are predicted as the difference from the current state, which is
+    subtracted before mean and scale apply and added back last: physical actions are absolute.
 
     Args:
         statistics: of the training steps.

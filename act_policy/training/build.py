@@ -10,7 +10,7 @@ import lightning
 from act_policy.checkpoints.backbone_weights import load_backbone_weights
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.errors import UserError
-from act_policy.model.act import ACTConfig
+from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.callbacks.stop_on_signal import StopOnSignal
 from act_policy.training.fine_tuning import start_from

@@ -74,7 +74,7 @@ def make_policy(config: Any, settings: Any) -> Any:
     """
     import numpy as np
 
-    from act_policy.model.act import ACTConfig
+    from act_policy.model.config import ACTConfig
     from act_policy.model.policy import ACTPolicy
     from act_policy.types import Camera, FieldStatistics, Schema, Statistics
 

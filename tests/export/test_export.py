@@ -25,7 +25,7 @@ from act_policy.export.export import ONNX_FILES, ExportConfig, export_policy
 from act_policy.export.parity import ParityError, measure_parity, random_observation
 from act_policy.export.policy_package import PackagePolicy
 from act_policy.export.pt2 import Pt2Policy
-from act_policy.model.act import ACTConfig
+from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
 from tests.paths import ROOT

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from act_policy.model.act import ACTConfig
+from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from act_policy.errors import UserError
-from act_policy.model.act import ACTConfig
+from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, Observation, Schema
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from act_policy.model.act import ACTConfig
+from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from tests.parity.lerobot.checkpoints import load_sample, sample_observation
 from tests.tolerance import RESNET18, network_rounding
