@@ -6,14 +6,13 @@ import sys
 from collections.abc import Sequence
 
 from act_policy.control.commands.check import check_command
-from act_policy.control.commands.deployment import deploy
+from act_policy.control.commands.deployment import asking_for_packages, deploy
 from act_policy.control.commands.ending import Ended, EndingSignals
 from act_policy.control.commands.lines import Console
 from act_policy.control.commands.recover import recover_command
 from act_policy.control.commands.run import KEYS, run_command
 from act_policy.control.commands.serve import add_options, serve_command
 from act_policy.control.commands.shadow import shadow_command
-from act_policy.control.commands.trials import trials_command
 from act_policy.errors import UserError
 
 
@@ -54,6 +53,8 @@ def _run(options: argparse.Namespace, console: Console, signals: EndingSignals) 
         if options.command == "shadow":
             return shadow_command(deployment, options, console)
         if options.command == "trials":
+            with asking_for_packages():
+                from act_policy.control.commands.trials import trials_command
             return trials_command(deployment, options, console)
         return run_command(deployment, options, console)
 

@@ -11,8 +11,6 @@ from act_policy.control.commands.ending import EndingSignals
 from act_policy.control.config import RobotConfig, read_config
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.page.board import BoardWriter
-from act_policy.control.page.process import open_page, show_robot
-from act_policy.control.page.robot_page import PageSubject
 from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.torch_free import open_torch_free
 from act_policy.control.robots.contract import Contract
@@ -115,12 +113,24 @@ def deploy(
         made = arm.robot if isinstance(arm, LeRobotRobot) else arm
         board = None
         if page is not None:
+            with asking_for_packages():
+                from act_policy.control.page.process import open_page, show_robot
+                from act_policy.control.page.robot_page import PageSubject
             subject = PageSubject(policy, robot, contract, inference.chunk_length)
             board, address = stack.enter_context(open_page(page, subject))
             say(f"page: {address}")
             arm, inference.on_answer = show_robot(arm, board, contract), board.show_answer
         stack.enter_context(_connected(arm, f"robot {robot}", signals))
         yield Deployment(inference, arm, contract, made, say, signals, board)
+
+
+@contextmanager
+def asking_for_packages() -> Iterator[None]:
+    """Import what only some commands need; UserError says how to install what is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UserError(f"{error}; run `pip install '.[robot]'` in a checkout") from None
 
 
 @contextmanager

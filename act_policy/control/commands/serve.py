@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from act_policy.control.commands.deployment import asking_for_packages
 from act_policy.control.policies.onnx_policy import OnnxPolicy
-from act_policy.errors import UserError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -28,13 +28,11 @@ def serve_command(options: argparse.Namespace, say: Callable[[str], None]) -> in
     Raises:
         UserError: the policy cannot be opened or the address not listened on.
     """
-    try:
+    with asking_for_packages():
         from act_policy.control.serving.access import ServerConfig, read_key
         from act_policy.control.serving.batching import warm_up
         from act_policy.control.serving.serve import serve_until_stopped
         from act_policy.control.serving.server import PolicyServer
-    except ModuleNotFoundError as error:
-        raise UserError(f"{error}; run `pip install '.[robot]'` in a checkout") from None
 
     logging.basicConfig(format="%(levelname)s %(message)s")
     config = ServerConfig(

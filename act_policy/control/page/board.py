@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from act_policy.control.chunks.asynchronous import Answer
-from act_policy.control.page.view import LARGEST_WIDTH, thin
 from act_policy.types import Schema
 
-LARGEST_HEIGHT = LARGEST_WIDTH
+LARGEST_WIDTH = LARGEST_HEIGHT = 320
+"""Pixels; larger images are thinned."""
+
 MOST_EVENTS = 30
 FRAME_SECONDS = 0.2
 """Between two copies of the images."""
@@ -45,6 +46,12 @@ class Shown(NamedTuple):
     chunk: np.ndarray | None
     chunk_age: float
     events: list[tuple[float, str, str]]
+
+
+def thin(pixels: np.ndarray) -> np.ndarray:
+    """Every n-th pixel of an image (h, w, 3), so that it is at most LARGEST_WIDTH wide; a view."""
+    step = -(-pixels.shape[1] // LARGEST_WIDTH)
+    return pixels[::step, ::step]
 
 
 def layout_of(schema: Schema, chunk_length: int) -> np.dtype[Any]:

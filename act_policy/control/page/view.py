@@ -2,19 +2,12 @@
 
 import numpy as np
 
+from act_policy.control.page.board import thin
 from act_policy.report.chart import Chart, draw_lines
 from act_policy.report.pieces import Image, encode_image
 from act_policy.types import Schema
 
 CHART_SIZE = (560, 280)
-LARGEST_WIDTH = 320
-"""Pixels; wider images are thinned before they are sent."""
-
-
-def thin(pixels: np.ndarray) -> np.ndarray:
-    """Every n-th pixel of an image (h, w, 3), so that it is at most LARGEST_WIDTH wide; a view."""
-    step = -(-pixels.shape[1] // LARGEST_WIDTH)
-    return pixels[::step, ::step]
 
 
 def show_camera(pixels: np.ndarray, name: str, size: tuple[int, int]) -> tuple[Image, str]:

@@ -275,3 +275,32 @@ def test_shadow_compares_and_logs(policy: Path, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert set(lines[-1]) == {"time", "state", "proposed", "age", "operator", "fault"}
     assert lines[-1]["proposed"]["gripper.pos"] == pytest.approx(0.49)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["check", "--seconds", "0.2"], ""),
+        (["check", "--page", "0"], "error: import of jinja2 halted; None in sys.modules; run `pip"),
+        (
+            ["trials", "--out", "out"],
+            "error: import of jinja2 halted; None in sys.modules; run `pip",
+        ),
+    ],
+)
+def test_only_pages_need_jinja2(policy: Path, tmp_path: Path, more: list[str], words: str) -> None:
+    hidden = "import sys; sys.modules['jinja2'] = None; sys.path.append(sys.argv.pop(1)); "
+    run = "from act_policy.control.commands.command_line import main; sys.exit(main(sys.argv[1:]))"
+    options = ["--policy", str(policy), "--robot", "simulated"]
+    done = subprocess.run(
+        [sys.executable, "-c", hidden + run, str(ROOT), *more, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.stderr.startswith(words)
+    assert ("pip install" in done.stderr) == bool(words)
+    assert len(done.stderr.splitlines()) == bool(words)
+    assert done.returncode == (2 if words else 0)
