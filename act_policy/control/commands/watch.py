@@ -46,7 +46,8 @@ def watch_joints(
     in_place = sys.stdout.isatty()  # else the lines follow one another
     up = ""
     with operator.listening():
-        deployment.say("move the joints one by one, there and back; q ends")
+        what = "move the joints one by one, there and back" if prints else "the page stays"
+        deployment.say(f"{what}; q ends")
         while not operator.ended and (seconds is None or time.monotonic() - pacer.begun < seconds):
             # no image is looked at: a camera that fails must not keep the joints from being seen
             state = contract.observation(read_robot(deployment.robot), look=False).state
