@@ -18,6 +18,9 @@ from tests.control.server_for_tests import message, observe
 from tests.control.serving.test_server import frame, handshake
 from tests.paths import ROOT
 
+BUSY = 1.0
+"""Seconds that a busy machine may take longer."""
+
 HANGING = """
 from tests.control.server_for_tests import IDENTITY, SeeingPolicy
 from act_policy.control.serving.access import ServerConfig
@@ -75,7 +78,7 @@ def test_the_robots_environment_serves_a_file_and_stops(tmp_path: Path) -> None:
         time.sleep(0.2)
         seconds, err = end(process, signal.SIGTERM)
     assert process.returncode == 0
-    assert seconds < 2.0
+    assert seconds < 2.0 + BUSY
     assert err == ""
 
 
@@ -86,7 +89,7 @@ def test_a_policy_that_hangs_does_not_keep_the_server(tmp_path: Path) -> None:
         time.sleep(0.3)
         seconds, _ = end(process, signal.SIGTERM)
     assert process.returncode == 0
-    assert seconds < 2.0
+    assert seconds < 2.0 + BUSY
 
 
 @pytest.mark.parametrize("module", ["torch", "hydra", "h5py"])
