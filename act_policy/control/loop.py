@@ -136,6 +136,8 @@ class ControlLoop:
         Where a driver fails, or a second Ctrl-C interrupts it, the hold is sent again.
         """
         self.supervisor.fault(now, "end", "the run ended")
+        if self._recorder is not None:
+            self._recorder.end_episode(self.supervisor.cause)
         position = self.supervisor.space.measure(self._state)
         command = self.supervisor.command(now, None, position)
         for attempt in range(LAST_HOLDS):
@@ -169,6 +171,7 @@ class ControlLoop:
             self._blind(now, "observation", doubt)
             return None
         before, self._state, self._captured = self._state, observation.state, captured
+        self._reading = reading
         if self._watch.looks and (fault := self._watch.fault(observation.images, now)):
             self._blind(now, "camera", fault.sentence)
             return None
@@ -238,12 +241,14 @@ class ControlLoop:
         if recorder.problem and not self.events.counts["recording"]:
             self.events.add(now, "recording", recorder.problem)
         if not self.supervisor.moving:
-            recorder.end_episode()
+            recorder.end_episode(self.supervisor.cause)
             self._moved = False
             return
         self._moved |= self.supervisor.mode is Mode.RUNNING  # the first approach is not part of it
         if self._moved and observation is not None and command is not None:
-            recorder.add(observation, command, self._operator_acts)
+            if recorder.own_size:
+                observation = observation._replace(images=self._contract.frames(self._reading))
+            recorder.add(observation, command, self._operator_acts, self._captured)
 
 
 def run(

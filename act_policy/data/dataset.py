@@ -10,6 +10,9 @@ import numpy as np
 from act_policy.errors import UserError
 from act_policy.types import Observation, Schema
 
+OPERATOR = "operator"
+"""The vector (T, 1) that is 1 where a person acted in a recorded run of a policy, else 0."""
+
 
 class UndecodableFrameError(UserError):
     """One frame of a camera cannot be decoded; the message names episode, camera and step."""
@@ -38,6 +41,7 @@ class Episode:
     instruction: the task given to the operator; "" if unknown.
     seed: the simulator's; None if unknown.
     outcome: whether the demonstration succeeded; None if unknown.
+    ended: the kind of event that ended a recorded run of a policy; "" if unknown.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Episode:
     instruction: str = ""
     seed: int | None = None
     outcome: bool | None = None
+    ended: str = ""
 
 
 def lengths_of(episodes: Sequence[Episode]) -> np.ndarray:

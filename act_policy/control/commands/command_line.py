@@ -42,7 +42,7 @@ def main(
 
 def _run(options: argparse.Namespace, console: Console, signals: EndingSignals) -> int:
     if options.command == "recover":
-        return recover_command(options.folder, console.say)
+        return recover_command(options.folder, options.lerobot, console.say)
     if options.command == "serve":
         return serve_command(options, console.say)
     with deploy(
@@ -123,6 +123,10 @@ def _parser(program: str) -> argparse.ArgumentParser:
             )
         if name == "run":
             sub.add_argument("--record", help="folder to keep the run in as demonstrations")
+            sub.add_argument("--task", default="", help="the task in words, kept with them")
+            sub.add_argument(
+                "--own-size", action="store_true", help="keep images as the cameras took them"
+            )
         if name in ("run", "trials"):
             sub.add_argument("--stop", help="MODULE:FUNCTION, asked at every tick; True stops")
     sentence = "serve a policy to robots on other machines"
@@ -130,4 +134,5 @@ def _parser(program: str) -> argparse.ArgumentParser:
     sentence = "make episodes of what a killed run recorded (the next run does it too)"
     sub = commands.add_parser("recover", help=sentence, description=sentence)
     sub.add_argument("folder", help="the folder of recordings that was given to --record")
+    sub.add_argument("--lerobot", help="new folder for all its episodes as a LeRobotDataset v3.0")
     return parser

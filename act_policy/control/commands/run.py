@@ -2,18 +2,22 @@
 
 import argparse
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
+
+import numpy as np
 
 from act_policy.control.commands.check import check
 from act_policy.control.commands.deployment import Deployment, open_device
 from act_policy.control.commands.lines import Console, LineWriter, LogFile
-from act_policy.control.commands.recover import say_recovered
+from act_policy.control.commands.recover import say_recorded
 from act_policy.control.events import Event, EventLog
 from act_policy.control.loop import ControlLoop, run
 from act_policy.control.recording.recording import EpisodeRecorder
-from act_policy.control.robots.robot import load_hook
+from act_policy.control.robots.robot import load_hook, read_robot
 from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.errors import UserError
+from act_policy.types import Camera
 
 KEYS = "enter: go, space or any other key: stop, t: take over, q: end"
 
@@ -45,13 +49,18 @@ def run_command(deployment: Deployment, options: argparse.Namespace, console: Co
         with operator.listening():
             say(f"ready; {KEYS}")
             punctuality = run(loop, operator, options.seconds)
-        with deployment.signals.finishing():
-            episodes = [] if recorder is None else recorder.write()
+        episodes, failed = [], None
+        try:
+            with deployment.signals.finishing():
+                episodes = [] if recorder is None else recorder.write()
+        except UserError as error:  # a full disk: what was recorded stays in its journal
+            failed = error
         say(f"ended by {operator.ended or 'the time limit'}; {punctuality}")
         for kind, count in sorted(events.counts.items()):
             say(f"  {kind}: {count}")
-        for path in episodes:
-            say(f"recorded {path}")
+        say_recorded(episodes, "recorded", say)
+        if failed is not None:
+            raise failed
         if (reason := loop.supervisor.reason) in ("", "the run ended"):
             return 0
         console.complain(f"ended while holding: {reason}")
@@ -75,6 +84,10 @@ def _open_recorder(deployment: Deployment, options: argparse.Namespace) -> Episo
             "the run lacks steps of a demonstration; leave record or motor_rate out"
         )
     about = {"policy": options.policy, "robot": options.robot}
-    recorder = EpisodeRecorder(options.record, schema, about)
-    say_recovered(recorder.recovered, deployment.say)
+    if options.own_size:
+        taken = contract.frames(read_robot(deployment.robot))
+        cameras = [Camera(name, *np.shape(image)[:2]) for name, image in taken.items()]
+        schema = replace(schema, cameras=tuple(cameras))
+    recorder = EpisodeRecorder(options.record, schema, about, options.task, options.own_size)
+    say_recorded(recorder.recovered, "recovered", deployment.say)
     return recorder

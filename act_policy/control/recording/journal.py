@@ -1,6 +1,7 @@
 """A run on the disk while the arm moves: a file per uninterrupted stretch, a record per step.
 
-The first line is JSON (`schema`, `settings`); behind it are records of one size. Whatever kills the
+The first line is JSON (`version`, `schema`, `settings`, `instruction`); behind it are records of
+one size, and at the end of a stretch the kind of event that ended it, as JSON. Whatever kills the
 process, the file holds every record that was written, and a cut or damaged one is known by its
 length or checksum.
 """
@@ -23,6 +24,7 @@ from act_policy.system.locks import create_locked
 from act_policy.types import Observation, Schema
 
 SUFFIX = ".journal"
+VERSION = 2
 MOST_BYTES = 2 * 1024**3
 """Of a journal; a longer stretch goes on in another, since an episode is put together in memory."""
 
@@ -39,6 +41,7 @@ class JournalWriter:
     Args:
         schema: what the steps fit; its rate is theirs.
         config: kept in each journal.
+        instruction: the task's words.
         most_bytes: of one journal; a longer stretch goes on in another.
         most_waiting: bytes in memory.
     """
@@ -48,15 +51,18 @@ class JournalWriter:
         folder: Path,
         schema: Schema,
         config: Mapping[str, Any],
+        instruction: str = "",
         most_bytes: int = MOST_BYTES,
         most_waiting: int = MOST_WAITING,
     ):
         self._folder, self._schema = folder, schema
-        self._head = json.dumps({"schema": schema.to_dict(), "settings": dict(config)}) + "\n"
+        head = {"version": VERSION, "schema": schema.to_dict(), "settings": dict(config)}
+        self._head = json.dumps(head | {"instruction": instruction}) + "\n"
         self._record = _record(schema)
         self._most_steps = max(1, most_bytes // self._record.itemsize)
         most = max(2, most_waiting // self._record.itemsize)
-        self._waiting: queue.Queue[tuple[bool, np.ndarray] | None] = queue.Queue(most)
+        # whether a step begins a stretch, and its record; or the end of a stretch; or of all
+        self._waiting: queue.Queue[tuple[bool, np.ndarray] | bytes | None] = queue.Queue(most)
         self._file: BinaryIO | None = None
         self.paths: list[Path] = []
         self.problem = ""  # why the rest of the run is not recorded; empty while all is well
@@ -64,26 +70,44 @@ class JournalWriter:
         self._thread = threading.Thread(target=self._write_steps, name="journal", daemon=True)
         self._thread.start()
 
-    def add(self, observation: Observation[np.ndarray], action: np.ndarray, operator: bool) -> None:
-        """Hand over one step: what was seen, what was sent, whether a person acted.
+    def add(
+        self,
+        observation: Observation[np.ndarray],
+        action: np.ndarray,
+        operator: bool,
+        captured: float,
+    ) -> None:
+        """Hand over one step: what was seen and when, what was sent, whether a person acted.
 
         Nothing happens once there is a `problem`.
         """
         if self.problem:
             return
         record = np.empty(1, self._record)
-        for i, name in enumerate(self._schema.camera_names):
-            record[f"image_{i}"][0] = observation.images[name]
+        for i, camera in enumerate(self._schema.cameras):
+            image = np.asarray(observation.images[camera.name])
+            if image.shape != (camera.height, camera.width, 3):
+                self.problem = (
+                    f"camera {camera.name} sends {image.shape}, expected {camera.height}x"
+                    f"{camera.width}: the rest is not recorded"
+                )
+                return
+            record[f"image_{i}"][0] = image
         record["state"], record["action"] = observation.state, action
-        record["operator"] = operator
+        record["operator"], record["captured"] = operator, captured
         try:
             self._waiting.put_nowait((self._begins, record))
         except queue.Full:
             self.problem = "the disk is too slow: the rest is not recorded"
         self._begins = False
 
-    def end_episode(self) -> None:
-        """The motion was interrupted: what follows is another stretch."""
+    def end_episode(self, kind: str) -> None:
+        """The motion was interrupted by this kind of event: what follows is another stretch."""
+        if not self._begins and not self.problem:
+            line = json.dumps({"ended": kind}).encode()
+            if len(line) < self._record.itemsize:  # else it would pass for a step
+                with suppress(queue.Full):
+                    self._waiting.put_nowait(line)
         self._begins = True
 
     def close(self) -> None:
@@ -98,8 +122,12 @@ class JournalWriter:
             while (item := self._waiting.get()) is not None:
                 if failed:
                     continue
-                begins, record = item
                 try:
+                    if isinstance(item, bytes):
+                        if self._file is not None:
+                            self._put(memoryview(item))
+                        continue
+                    begins, record = item
                     if self._file is None or begins or steps == self._most_steps:
                         self._open_next()
                         steps = 0
@@ -136,21 +164,28 @@ class JournalWriter:
 
 
 class Journal(NamedTuple):
-    """The content of a journal; arrays are views of the file, (T, ...) each."""
+    """The content of a journal; arrays are views of the file, (T, ...) each.
+
+    captured: when the images were taken, in seconds of the loop's clock.
+    ended: the kind of event that ended the stretch; "" if it is not known.
+    """
 
     schema: Schema
     config: dict[str, Any]
+    instruction: str
+    ended: str
     images: dict[str, np.ndarray]
     state: np.ndarray
     action: np.ndarray
     operator: np.ndarray
+    captured: np.ndarray
 
 
 def read_journal(path: Path) -> Journal | None:
     """Read up to the last whole step; None where not even one was written.
 
     Raises:
-        UserError: it is not a journal.
+        UserError: it is not a journal, or one of another version.
     """
     with path.open("rb") as file:
         head = file.readline()
@@ -159,8 +194,14 @@ def read_journal(path: Path) -> Journal | None:
     try:
         plain = json.loads(head)
         schema, config = Schema.from_dict(plain["schema"]), plain["settings"]
+        version, instruction = plain.get("version", 1), plain.get("instruction", "")
     except (ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(f"{path}: is not a journal of a recording ({error})") from None
+    if version != VERSION:
+        raise UserError(
+            f"{path}: was written by another version of act_policy (journal {version}, expected "
+            f"{VERSION}); recover it with that version, or move it away"
+        )
     kind = _record(schema)
     if (count := (path.stat().st_size - len(head)) // kind.itemsize) == 0:
         return None
@@ -173,7 +214,20 @@ def read_journal(path: Path) -> Journal | None:
     if len(records) == 0:
         return None
     images = {name: records[f"image_{i}"] for i, name in enumerate(schema.camera_names)}
-    return Journal(schema, config, images, records["state"], records["action"], records["operator"])
+    ended = "" if len(records) < count else _read_end(path, len(head) + count * kind.itemsize)
+    vectors = (records[name] for name in ("state", "action", "operator", "captured"))
+    return Journal(schema, config, instruction, ended, images, *vectors)
+
+
+def _read_end(path: Path, place: int) -> str:
+    """Return the kind of event behind the last step; "" where a kill left something else."""
+    with path.open("rb") as file:
+        file.seek(place)
+        line = file.read()
+    try:
+        return str(json.loads(line)["ended"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def next_number(folder: Path) -> int:
@@ -194,6 +248,7 @@ def _record(schema: Schema) -> np.dtype[Any]:
             ("state", "<f4", (schema.state_size,)),
             ("action", "<f4", (schema.action_size,)),
             ("operator", "?"),
+            ("captured", "<f8"),
             ("checksum", "<u4"),
         ]
     )

@@ -24,10 +24,14 @@ from act_policy.types import Schema
 
 
 class Recorded(NamedTuple):
-    """An episode that was written, and its number of steps."""
+    """An episode that was written, and its number of steps.
+
+    moved: steps that were repeated or left out, so that each is of its own moment.
+    """
 
     path: Path
     steps: int
+    moved: int = 0
 
 
 class EpisodeRecorder(JournalWriter):
@@ -37,7 +41,7 @@ class EpisodeRecorder(JournalWriter):
     says which. Episodes that are in the folder stay.
 
     Raises:
-        UserError: h5py is not there, or the folder cannot be written.
+        UserError: h5py is not there, the folder cannot be written, or holds something else.
     """
 
     def __init__(
@@ -45,22 +49,27 @@ class EpisodeRecorder(JournalWriter):
         folder: str | Path,
         schema: Schema,
         config: Mapping[str, Any],
+        instruction: str = "",
+        own_size: bool = False,
         most_bytes: int = MOST_BYTES,
     ):
+        self.own_size = own_size
+        """Whether it wants the images as the robot took them, which the schema then describes."""
         _episode_writer()
         with writing(f"record {folder}"):
             Path(folder).mkdir(parents=True, exist_ok=True)
         self.recovered = recover(folder)
-        super().__init__(Path(folder), schema, config, most_bytes)
+        _check_folder(Path(folder), schema)
+        super().__init__(Path(folder), schema, config, instruction, most_bytes)
 
-    def write(self) -> list[Path]:
-        """Make the episodes, once the run is over; return the files.
+    def write(self) -> list[Recorded]:
+        """Make the episodes, once the run is over.
 
         Raises:
             UserError: the disk is full; what was not written stays in its journal, for `recover`.
         """
         self.close()
-        return [episode.path for episode in _to_episodes(filter(Path.exists, self.paths))]
+        return _to_episodes(filter(Path.exists, self.paths))
 
 
 def recover(folder: str | Path) -> list[Recorded]:
@@ -88,6 +97,16 @@ def _to_episode(path: Path) -> Recorded | None:
         if (journal := read_journal(path)) is None:
             path.unlink()
             return None
+        rows = steps_at_rate(journal.captured, journal.schema.rate)
+        if not np.array_equal(rows, np.arange(len(journal.state))):
+            images = {name: frames[rows] for name, frames in journal.images.items()}
+            journal = journal._replace(
+                images=images,
+                **{
+                    name: getattr(journal, name)[rows]
+                    for name in ("state", "action", "operator", "captured")
+                },
+            )
         target = path.with_suffix(".hdf5")
         if target.exists() and not _holds(target, journal):
             target = path.with_name(f"episode_{next_number(path.parent):06d}.hdf5")
@@ -100,9 +119,51 @@ def _to_episode(path: Path) -> Recorded | None:
                 journal.action,
                 config=journal.config,
                 operator=journal.operator,
+                instruction=journal.instruction,
+                timestamps=journal.captured - journal.captured[0],
+                ended=journal.ended,
             )
         path.unlink()
-        return Recorded(target, len(journal.state))
+        moved = int((np.diff(rows) == 0).sum() + np.maximum(np.diff(rows) - 1, 0).sum())
+        return Recorded(target, len(journal.state), moved)
+
+
+def steps_at_rate(captured: np.ndarray, rate: float) -> np.ndarray:
+    """Return int64 (n,), the step taken nearest to each moment of an even rate.
+
+    A loop that was late, or a camera of another rate, would else be learned too fast or too slow:
+    readers take steps to be evenly spaced. Steps that are less than half a step off stay.
+
+    Args:
+        captured: float64 (T,), in seconds.
+        rate: steps per second.
+    """
+    seconds = np.maximum.accumulate(captured - captured[0])
+    moments = np.arange(round(seconds[-1] * rate) + 1) / rate
+    after = np.clip(np.searchsorted(seconds, moments), 1, max(1, len(seconds) - 1))
+    after = np.minimum(after, len(seconds) - 1)
+    before = np.maximum(after - 1, 0)
+    nearer = moments - seconds[before] <= seconds[after] - moments
+    return np.where(nearer, before, after).astype(np.int64)
+
+
+def _check_folder(folder: Path, schema: Schema) -> None:
+    """Raise UserError unless the folder holds episodes of this schema, or none."""
+    from act_policy.data.aloha.episode import read_stored_schema
+
+    if (folder / "meta" / "info.json").exists():
+        raise UserError(f"record {folder}: is a LeRobotDataset; give a folder of recordings")
+    for path in sorted(folder.glob("*.hdf5")):
+        stored = read_stored_schema(path)
+        if stored is None:
+            raise UserError(
+                f"record {folder}: {path.name} does not say what it holds; give another folder"
+            )
+        if differences := stored.differences(schema):
+            raise UserError(
+                f"record {folder}: {path.name} has another schema than this run: "
+                f"{'; '.join(differences)}. Give another folder"
+            )
 
 
 def _holds(path: Path, journal: Journal) -> bool:

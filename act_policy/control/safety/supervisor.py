@@ -56,7 +56,7 @@ class Supervisor:
     ):
         self.space = space
         self.mode = Mode.WAITING
-        self.reason = ""
+        self.reason = self.cause = ""  # of the latest hold, in words and its kind of event
         self._config, self._events = config, events
         self._seconds, self._max_age, self._release = seconds, max_age, release
         self._last = np.full(len(space.names), np.nan)  # command
@@ -96,6 +96,7 @@ class Supervisor:
         if not self.moving:
             return
         self.mode, self.reason, self._since, self.replan = Mode.HOLDING, reason, now, True
+        self.cause = kind
         self._parks = bool(np.isfinite(self.space.park).any())
         self._events.add(now, kind, reason)
 

@@ -14,6 +14,7 @@ import numpy as np
 from act_policy.data.aloha.channel_order import doubt_channel_order
 from act_policy.data.aloha.episode import EpisodeFile, decode_jpeg, read_episode, read_vector
 from act_policy.data.dataset import (
+    OPERATOR,
     DemonstrationDataset,
     Episode,
     UndecodableFrameError,
@@ -91,7 +92,10 @@ class AlohaHDF5Dataset(DemonstrationDataset):
             for index in kept
         ]
         self.episodes: Sequence[Episode] = [
-            Episode(e.path.name, index, len(e.state), e.path, e.instruction, e.seed, e.success)
+            Episode(
+                *(e.path.name, index, len(e.state), e.path, e.instruction, e.seed, e.success),
+                ended=e.ended,
+            )
             for index, e in zip(kept, self._files, strict=True)
         ]
         self.lengths = lengths_of(self.episodes)
@@ -102,6 +106,9 @@ class AlohaHDF5Dataset(DemonstrationDataset):
             for name, field in vectors[0].items()
             if all(name in every and every[name].size == field.size for every in vectors)
         )
+        # a demonstration among a policy's runs was a person's from beginning to end
+        if any(OPERATOR in every for every in vectors) and OPERATOR not in self.vector_names:
+            self.vector_names += (OPERATOR,)
         self.left_alone = tuple(sorted({name for e in self._files for name in e.left_alone}))
         if doubt := self._doubt_colours():
             self.notes.append(f"{self.folder}: {doubt}")
@@ -130,11 +137,20 @@ class AlohaHDF5Dataset(DemonstrationDataset):
     def vector(self, episode: int, name: str) -> np.ndarray:
         """Return one of `vector_names`, float32 (T, n)."""
         check_vector_name(self, name)
-        return read_vector(self.episodes[episode].file, self._files[episode].vectors[name])
+        about = self._files[episode]
+        if name == OPERATOR and name not in about.vectors:
+            return np.ones((len(about.state), 1), np.float32)
+        return read_vector(about.path, about.vectors[name])
+
+    def timestamps(self, episode: int) -> np.ndarray | None:
+        """Return float64 (T,), when the images were taken; None if the files do not say it."""
+        return self._files[episode].timestamps
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
         """Return the joints' names and derived units if the vector has one value per joint."""
         check_vector_name(self, name)
+        if name == OPERATOR:
+            return VectorDimensions((OPERATOR,), ("",))
         size = self._files[0].vectors[name].size
         if size != self.schema.state_size:
             return VectorDimensions(tuple(f"{name}_{i}" for i in range(size)), ("",) * size)

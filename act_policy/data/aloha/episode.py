@@ -3,7 +3,8 @@
     episode_000000.hdf5
       attrs: sim (bool), missing in the oldest files, compress (bool, act-plus-plus), and ours:
              schema (JSON of `Schema.to_dict`), seed (int), success (bool), instruction,
-             settings (JSON, the recorder's configuration)
+             settings (JSON, the recorder's configuration), ended (the kind of event that ended a
+             policy's run, see act_policy/control/loop.py)
       /observations/qpos            float32 (T, s)
       /observations/qvel            float32 (T, s), the vector "velocity"
       /observations/effort          float32 (T, s), real robots only, the vector "effort"
@@ -13,7 +14,10 @@
       /action                       float32 (T, a)
       /base_action                  float32 (T, 2), mobile ALOHA only; follows the action
       /compress_len                 float32 (n, T), lengths of the JPEGs; not needed to read them
-      /operator                     bool (T,), ours: where a person acted during a policy's run
+      /operator                     bool (T,), ours: where a person acted during a policy's run; the
+                                    vector "operator"
+      /timestamps                   float64 (T,), ours: when the images were taken, in seconds since
+                                    the first
 
 Sources of the layout: act/record_sim_episodes.py, act/utils.py (tonyzhaozh/act) and
 compress_data.py, utils.py (MarkFzp/act-plus-plus).
@@ -29,7 +33,7 @@ import h5py
 import numpy as np
 from PIL import Image
 
-from act_policy.data.dataset import UndecodableFrameError
+from act_policy.data.dataset import OPERATOR, UndecodableFrameError
 from act_policy.data.episode_errors import UnfinishedError
 from act_policy.errors import UserError
 from act_policy.system.atomic import atomic_file
@@ -55,6 +59,8 @@ class EpisodeFile(NamedTuple):
     seed: int | None
     success: bool | None
     instruction: str
+    ended: str  # kind of event; "" if unknown
+    timestamps: np.ndarray | None  # float64 (T,)
     is_act_plus_plus: bool  # compressed by its script
     left_alone: tuple[str, ...]  # depth images
 
@@ -96,6 +102,9 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
                 for key, data in _members(file["observations"])
                 if key != "qpos" and _is_vector(data, steps)
             }
+            if OPERATOR in file and file[OPERATOR].shape == (steps,):
+                vectors[OPERATOR] = VectorField(OPERATOR, 1)
+            times = file["timestamps"][()] if "timestamps" in file else None
             stored = file.attrs.get("schema")
             seed, success = file.attrs.get("seed"), file.attrs.get("success")
             return EpisodeFile(
@@ -108,6 +117,8 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
                 seed=None if seed is None else int(seed),
                 success=None if success is None else bool(success),
                 instruction=str(file.attrs.get("instruction", "")),
+                ended=str(file.attrs.get("ended", "")),
+                timestamps=None if np.shape(times) != (steps,) else np.asarray(times, np.float64),
                 is_act_plus_plus=bool(file.attrs.get("compress")) or "compress_len" in file,
                 left_alone=tuple(name for name, _ in images if name.endswith("_depth")),
             )
@@ -151,11 +162,22 @@ def read_recorded_config(path: Path) -> dict[str, Any]:
     return config
 
 
+def read_stored_schema(path: Path) -> Schema | None:
+    """Read the schema that a file stores, if it stores one; raises UserError."""
+    try:
+        with h5py.File(path) as file:
+            stored = file.attrs.get("schema")
+    except Exception as error:  # a damaged file makes h5py raise almost anything
+        raise UserError(f"{path}: is not a readable HDF5 file ({error})") from None
+    return None if stored is None else _stored_schema(path, stored)
+
+
 def read_vector(path: Path, field: VectorField) -> np.ndarray:
     """Read a vector, float32 (T, n); raises UserError."""
     try:
         with h5py.File(path) as file:
-            return np.asarray(file[field.field][()], np.float32)
+            values = np.asarray(file[field.field][()], np.float32)
+            return values.reshape(len(values), field.size)
     except Exception as error:  # a damaged file makes h5py raise almost anything
         raise UserError(f"{path}: /{field.field} cannot be read ({error})") from None
 
@@ -241,6 +263,8 @@ def write_episode(
     vectors: Mapping[str, np.ndarray] | None = None,
     instruction: str = "",
     operator: np.ndarray | None = None,
+    timestamps: np.ndarray | None = None,
+    ended: str = "",
 ) -> None:
     """Write one episode so that the file is always either whole or absent, see `atomic_file`.
 
@@ -258,6 +282,8 @@ def write_episode(
         vectors: further observed vectors, such as "effort": name -> (T, n).
         instruction: the task given to the operator.
         operator: bool (T,), the steps in which a person acted instead of a policy.
+        timestamps: (T,), when the images were taken, in seconds since the first.
+        ended: the kind of event that ended a policy's run.
 
     Raises:
         UserError: the arrays do not fit the schema or are not finite, or the file cannot be
@@ -279,6 +305,8 @@ def write_episode(
             hdf5.attrs["settings"] = json.dumps(config)
         if instruction:
             hdf5.attrs["instruction"] = instruction
+        if ended:
+            hdf5.attrs["ended"] = ended
         observations = hdf5.create_group("observations")
         observations["qpos"] = np.asarray(state, np.float32)
         if velocity is None:
@@ -296,6 +324,8 @@ def write_episode(
         hdf5["action"] = np.asarray(action, np.float32)
         if operator is not None:
             hdf5["operator"] = np.asarray(operator, bool)
+        if timestamps is not None:
+            hdf5["timestamps"] = np.asarray(timestamps, np.float64)
     try:
         with atomic_file(path) as file:
             file.write(content.getbuffer())

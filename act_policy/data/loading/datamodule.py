@@ -140,15 +140,20 @@ class DemonstrationDataModule(LightningDataModule):
         count = len(self.dataset.episodes)
         given, given_held_out = self._given
         if given is None and given_held_out is None:
-            return split_episodes(count, self._held_out_fraction, self._seed)
+            # stretches of one episode on disk stay together
+            on_disk = np.array([episode.index for episode in self.dataset.episodes])
+            _, which = np.unique(on_disk, return_inverse=True)
+            parts = split_episodes(int(which.max()) + 1, self._held_out_fraction, self._seed)
+            train_part, held_out_part = (np.flatnonzero(np.isin(which, part)) for part in parts)
+            return train_part, held_out_part
         held_out = choose_episodes("held_out_episodes", given_held_out or [], self.dataset)
         if given is None:
             train = sorted(set(range(count)) - set(held_out))
         else:
             train = choose_episodes("train_episodes", given, self.dataset)
         if both := sorted(set(train) & set(held_out)):
-            on_disk = [self.dataset.episodes[episode].index for episode in both]
-            raise UserError(f"episodes {on_disk} are in train_episodes and in held_out_episodes")
+            twice = [self.dataset.episodes[episode].index for episode in both]
+            raise UserError(f"episodes {twice} are in train_episodes and in held_out_episodes")
         if not train:
             raise UserError("no episode is left to train on")
         return np.array(train, np.int64), np.array(held_out, np.int64)

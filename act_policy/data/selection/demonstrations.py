@@ -96,7 +96,7 @@ def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstratio
     check_episode_list(what, given)
     names = {episode.index: episode.name for episode in dataset.episodes}
     found = find_episodes(what, given, names, f"{dataset.folder}")
-    return [place for place, index in enumerate(names) if index in found]
+    return [place for place, episode in enumerate(dataset.episodes) if episode.index in found]
 
 
 def _without_episodes(select: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from act_policy.data.selection.selection import (
     find_cameras,
     find_dimensions,
     find_relative,
-    moving_part,
 )
+from act_policy.data.selection.stretches import choose_stretches
 from act_policy.images.resize import crop_and_resize
 from act_policy.types import Schema
 
@@ -43,7 +43,8 @@ class SelectedDataset(DemonstrationDataset):
     ) -> None:
         self.folder = source.folder
         where = f"{source.folder}"
-        self._parts = moving_part(source, selection.trim)
+        chosen, self._parts = choose_stretches(source, selection)
+        self._of = chosen.tolist()  # each one's episode in the source
         self._source = source
         old = source.schema
         self._camera_of = dict(renamed or {name: name for name in old.camera_names})
@@ -71,15 +72,16 @@ class SelectedDataset(DemonstrationDataset):
         )
         self.relative_actions = find_relative(selection.relative, self.schema, where)
         """The action dimensions that are learned relative to the state of the same name."""
-        episodes = range(len(source.episodes))
+        episodes = range(len(self._of))
         self._states = [self._take_state(episode, state) for episode in episodes]
         self._actions = [
-            _columns(self._cut(episode, source.action(episode)), action) for episode in episodes
+            _columns(self._cut(episode, source.action(self._of[episode])), action)
+            for episode in episodes
         ]
         self.lengths = self._parts[:, 1] - self._parts[:, 0]
         self.episodes: Sequence[Episode] = [
-            replace(episode, length=int(length))
-            for episode, length in zip(source.episodes, self.lengths, strict=True)
+            replace(source.episodes[episode], length=int(length))
+            for episode, length in zip(self._of, self.lengths, strict=True)
         ]
         self.last_index = source.last_index
         self.vector_names = source.vector_names
@@ -93,11 +95,11 @@ class SelectedDataset(DemonstrationDataset):
         return self._actions[episode]
 
     def timestamps(self, episode: int) -> np.ndarray | None:
-        times = self._source.timestamps(episode)
+        times = self._source.timestamps(self._of[episode])
         return None if times is None else self._cut(episode, times)
 
     def vector(self, episode: int, name: str) -> np.ndarray:
-        return self._cut(episode, self._source.vector(episode, name))
+        return self._cut(episode, self._source.vector(self._of[episode], name))
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
         return self._source.vector_dimensions(name)
@@ -106,27 +108,27 @@ class SelectedDataset(DemonstrationDataset):
         """Return uint8 (h, w, 3) RGB, cropped and resized; raises UndecodableFrameError."""
         check_step(self, episode, step)
         at = int(self._parts[episode, 0]) + step
-        image = self._source.frame(episode, at, self._camera_of[camera])
+        image = self._source.frame(self._of[episode], at, self._camera_of[camera])
         if (changed := self._changed.get(camera)) is None:
             return image
         return crop_and_resize(image, changed.crop, changed.height, changed.width)
 
     def image_file(self, episode: int, camera: str) -> Path:
-        return self._source.image_file(episode, self._camera_of[camera])
+        return self._source.image_file(self._of[episode], self._camera_of[camera])
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
         if camera in self._changed:
             return None
-        offsets = self._source.frame_offsets(episode, self._camera_of[camera])
+        offsets = self._source.frame_offsets(self._of[episode], self._camera_of[camera])
         return None if offsets is None else self._cut(episode, offsets)
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
-        key = self._source.frame_key(episode, self._camera_of[camera])
+        key = self._source.frame_key(self._of[episode], self._camera_of[camera])
         scaled_by = ("pillow",) if camera in self._changed else ()
         return (*key, int(self._parts[episode, 0]), *scaled_by)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
-        keys = self._source.key_steps(episode, self._camera_of[camera])
+        keys = self._source.key_steps(self._of[episode], self._camera_of[camera])
         if keys is None:
             return None
         first, end = self._parts[episode]
@@ -146,8 +148,8 @@ class SelectedDataset(DemonstrationDataset):
         return values[first:end]
 
     def _take_state(self, episode: int, dimensions: np.ndarray) -> np.ndarray:
-        every = [self._source.state(episode)]
-        every += [self._source.vector(episode, vector) for vector in self._append]
+        every = [self._source.state(self._of[episode])]
+        every += [self._source.vector(self._of[episode], vector) for vector in self._append]
         values = every[0] if len(every) == 1 else np.concatenate(every, axis=1)
         return _columns(self._cut(episode, values), dimensions)
 

@@ -20,6 +20,10 @@ class Selection:
     exclude: all but these.
     trim: cuts the still steps off both ends of every episode. At a still step no dimension of
         state or action changes by more than this share of its standard deviation until the next.
+    operator: of recorded runs of a policy, only the steps in which a "person" acted, or the
+        "policy"; each stretch of them becomes an episode. Plain demonstrations are a person's.
+    before_failure: leaves out the policy's steps in so many seconds before a person took over, and
+        before a fault or stop that ended a recorded run.
     crop: of each image before it is resized, (top, left, height, width), or one per camera.
     resize: of each image to (height, width), or one per camera.
     append: vectors appended to the state, such as "velocity" and "effort".
@@ -32,6 +36,8 @@ class Selection:
     episodes: Sequence[int | str] | None = None
     exclude: Sequence[int | str] = ()
     trim: float | None = None
+    operator: str | None = None
+    before_failure: float | None = None
     crop: Sequence[int] | Mapping[str, Sequence[int]] | None = None
     resize: Sequence[int] | Mapping[str, Sequence[int]] | None = None
     append: Sequence[str] = ()
@@ -59,6 +65,11 @@ class Selection:
             raise UserError(
                 f"select.trim={trim}: expected a share of the standard deviation, like 0.01"
             )
+        if (operator := given.get("operator")) not in (None, "person", "policy"):
+            raise UserError(f"select.operator={operator}: expected person or policy")
+        seconds = given.get("before_failure", 0.0)
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+            raise UserError(f"select.before_failure={seconds}: expected a number of seconds")
         return cls(**given)
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -16,9 +17,11 @@ import pytest
 from act_policy import Observation, UserError
 from act_policy.control.commands.command_line import main
 from act_policy.control.recording.journal import JournalWriter
-from act_policy.control.recording.recording import EpisodeRecorder, Recorded, recover
+from act_policy.control.recording.recording import EpisodeRecorder, Recorded, recover, steps_at_rate
 from act_policy.control.safety.supervisor import Mode
 from act_policy.data.open import open_dataset
+from act_policy.data.selection.demonstrations import open_demonstrations
+from act_policy.types import Camera
 from tests.control.loop_for_tests import SCHEMA, Bench
 
 
@@ -46,7 +49,7 @@ def test_the_operator_takes_over_and_hands_back_and_it_is_recorded(tmp_path: Pat
     bench.operator.key(" ")
     bench.run(3)
     bench.start(6)
-    first, second = recorder.write()
+    first, second = (episode.path for episode in recorder.write())
     dataset = open_dataset(tmp_path)
     assert dataset.schema == SCHEMA
     assert list(dataset.lengths) == [5 + 20 + 2 + 5, 6]
@@ -56,6 +59,130 @@ def test_the_operator_takes_over_and_hands_back_and_it_is_recorded(tmp_path: Pat
     np.testing.assert_allclose(dataset.action(0), np.array(sent, np.float32))
     assert second.name == "episode_000001.hdf5"
     assert EpisodeRecorder(tmp_path, SCHEMA, {}).write() == []
+
+
+def test_a_recording_says_why_it_ended_and_what_it_was_for(tmp_path: Path) -> None:
+    recorder = EpisodeRecorder(tmp_path, SCHEMA, {}, instruction="close the drawer")
+    bench = Bench(recorder=recorder)
+    bench.start(8)
+    bench.operator.key(" ")
+    bench.run(3)
+    bench.start(8)
+    bench.arm.cameras = ["front"]
+    bench.run(3)
+    bench.arm.cameras = ["front", "wrist"]
+    bench.run(3)
+    bench.start(8)
+    bench.loop.hold(bench.clock.now)
+    recorder.write()
+    episodes = open_dataset(tmp_path).episodes
+    assert [episode.ended for episode in episodes] == ["operator stop", "observation", "end"]
+    assert {episode.instruction for episode in episodes} == {"close the drawer"}
+
+
+def test_a_recording_has_true_times_and_the_rate_that_it_says(tmp_path: Path) -> None:
+    """A loop at 7 turns a second of 10 asked: the motion takes as long in the file as it took."""
+    recorder = EpisodeRecorder(tmp_path, SCHEMA, {})
+    bench = Bench(
+        lambda observation: np.tile([observation.state[0], 0.5, 0.3], (10, 1)),
+        recorder=recorder,
+        config={"safety": {"slowest_rate": 0}},
+    )
+    bench.start(1)
+    begun = bench.clock.now
+    for turn in range(70):
+        bench.clock.now = begun + turn / 7
+        bench.loop.tick(bench.clock.now, bench.operator)
+    (episode,) = recorder.write()
+    dataset = open_dataset(tmp_path)
+    assert episode.steps == dataset.lengths[0] == pytest.approx(100, abs=3)
+    assert episode.moved == pytest.approx(30, abs=3)
+    times = dataset.timestamps(0)
+    assert times is not None
+    np.testing.assert_allclose(times, np.arange(len(times)) / 10, atol=0.5 / 7 + 1e-6)
+    assert set(np.round(np.diff(times), 3)) <= {0.0, 0.143, 0.1}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.01, 0.5, 1.5, 3.0])
+def test_steps_are_put_on_an_even_rate(scale: float) -> None:
+    random = np.random.default_rng(0)
+    captured = 50 + np.arange(60) * scale / 30 + random.uniform(-0.3, 0.3, 60) / 30 * min(1, scale)
+    rows = steps_at_rate(captured, 30.0)
+    if scale == 1.0:
+        np.testing.assert_array_equal(rows, np.arange(60))
+    moments = np.arange(len(rows)) / 30
+    nearest = np.abs((captured - captured[0])[:, None] - moments).min(axis=0)
+    np.testing.assert_allclose(np.abs(captured[rows] - captured[0] - moments), nearest)
+    assert (len(rows) - 1) / 30 == pytest.approx(captured[-1] - captured[0], abs=0.5 / 30 + 1e-9)
+    np.testing.assert_array_equal(steps_at_rate(captured[:1], 30.0), [0])
+
+
+def test_a_folder_of_another_schema_is_refused(tmp_path: Path) -> None:
+    left_behind(tmp_path)
+    recover(tmp_path)
+    EpisodeRecorder(tmp_path, SCHEMA, {}).close()
+    for other in (replace(SCHEMA, rate=20.0), replace(SCHEMA, state_names=("elbow", "gripper"))):
+        with pytest.raises(UserError, match=r"episode_000000\.hdf5 has another schema"):
+            EpisodeRecorder(tmp_path, other, {})
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta" / "info.json").touch()
+    with pytest.raises(UserError, match="is a LeRobotDataset"):
+        EpisodeRecorder(tmp_path, SCHEMA, {})
+
+
+def test_images_of_the_cameras_own_size_are_kept_on_request(tmp_path: Path) -> None:
+    own = replace(SCHEMA, cameras=tuple(Camera(c.name, 8, 12) for c in SCHEMA.cameras))
+    recorder = EpisodeRecorder(tmp_path, own, {}, own_size=True)
+    bench = Bench(recorder=recorder)
+    taken: list[np.ndarray] = []
+
+    def large(image: np.ndarray) -> np.ndarray:
+        taken.append(np.repeat(np.repeat(image, 2, 0), 2, 1))
+        return taken[-1]
+
+    bench.arm.change = large
+    bench.start(6)
+    assert bench.supervisor.mode is Mode.RUNNING
+    bench.arm.change = lambda image: image  # of another size now
+    bench.run(3)
+    assert bench.supervisor.mode is Mode.RUNNING
+    assert "camera front sends (4, 6, 3)" in recorder.problem
+    recorder.write()
+    dataset = open_dataset(tmp_path)
+    assert dataset.schema == own
+    np.testing.assert_array_equal(dataset.frame(0, 2, "wrist"), taken[5])
+
+
+def test_a_journal_of_another_version_is_kept_and_named(tmp_path: Path) -> None:
+    journal = left_behind(tmp_path)
+    content = journal.read_bytes().replace(b'"version": 2', b'"version": 1')
+    journal.write_bytes(content)
+    with pytest.raises(UserError, match="another version of act_policy"):
+        recover(tmp_path)
+    assert journal.read_bytes() == content
+
+
+def test_recordings_become_a_lerobot_dataset(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = tmp_path / "recorded", tmp_path / "lerobot"
+    folder.mkdir()
+    schema = replace(SCHEMA, cameras=tuple(Camera(c.name, 32, 48) for c in SCHEMA.cameras))
+    writer = JournalWriter(folder, schema, {}, "close the drawer")
+    for number in range(12):
+        observation, *rest = a_step(number)
+        images = {name: np.full((32, 48, 3), 10 * number, np.uint8) for name in observation.images}
+        writer.add(observation._replace(images=images), *rest)
+    writer.end_episode("end")
+    writer.close()
+    assert main(["recover", str(folder), "--lerobot", str(out)]) == 0
+    assert f"{out}: 1 episodes, 12 steps, all checked" in capsys.readouterr().out
+    recorded, written = open_dataset(folder), open_dataset(out)
+    np.testing.assert_array_equal(written.action(0), recorded.action(0))
+    np.testing.assert_array_equal(written.vector(0, "operator"), recorded.vector(0, "operator"))
+    assert written.episodes[0].instruction == "close the drawer"
+    corrections = open_demonstrations(out, {"operator": "policy"})
+    assert corrections.lengths.tolist() == [2, 2, 2, 2]
 
 
 def test_a_device_that_fails_is_held_with_its_reason() -> None:
@@ -81,10 +208,12 @@ def test_an_arm_that_lags_behind_is_handed_over_without_a_jerk() -> None:
 
 
 def test_a_long_stretch_goes_on_as_another_episode(tmp_path: Path) -> None:
-    recorder = EpisodeRecorder(tmp_path, SCHEMA, {}, most_bytes=800)  # 169 a step
+    recorder = EpisodeRecorder(tmp_path, SCHEMA, {}, most_bytes=800)  # 177 a step
     bench = Bench(recorder=recorder)
     bench.start(10)
-    assert [path.name for path in recorder.write()] == [f"episode_00000{i}.hdf5" for i in range(3)]
+    assert [episode.path.name for episode in recorder.write()] == [
+        f"episode_00000{i}.hdf5" for i in range(3)
+    ]
     assert list(open_dataset(tmp_path).lengths) == [4, 4, 2]
 
 
@@ -127,7 +256,7 @@ def test_a_disk_that_stands_still_never_holds_up_the_arm(
         put(writer, content)
 
     monkeypatch.setattr(JournalWriter, "_put", slow)
-    writer = JournalWriter(tmp_path, SCHEMA, {}, most_waiting=5 * 169)
+    writer = JournalWriter(tmp_path, SCHEMA, {}, most_waiting=5 * 177)
     for step in range(20):
         writer.add(*a_step(step))
     assert writer.problem == "the disk is too slow: the rest is not recorded"
@@ -137,11 +266,16 @@ def test_a_disk_that_stands_still_never_holds_up_the_arm(
     assert episode.steps in (5, 6)
 
 
-def a_step(number: int) -> tuple[Observation[np.ndarray], np.ndarray, bool]:
-    """Values that tell the number."""
+def a_step(number: int) -> tuple[Observation[np.ndarray], np.ndarray, bool, float]:
+    """Values that tell the number, at the schema's rate."""
     images = {name: np.full((4, 6, 3), number % 256, np.uint8) for name in SCHEMA.camera_names}
     state = np.full(SCHEMA.state_size, number, np.float32)
-    return Observation(images, state), np.full(SCHEMA.action_size, number + 0.5), number % 3 == 0
+    return (
+        Observation(images, state),
+        np.full(SCHEMA.action_size, number + 0.5),
+        number % 3 == 0,
+        5 + number / 10,
+    )
 
 
 def record_until_killed(folder: str) -> None:
@@ -182,7 +316,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFi
     steps = open_dataset(tmp_path).lengths[0]
     assert steps >= last - 1  # at most what the thread was about to write
     assert f"recovered {tmp_path}/episode_000000.hdf5: {steps} steps" in capsys.readouterr().out
-    assert size > steps * 169
+    assert size > steps * 177
     with h5py.File(tmp_path / "episode_000000.hdf5") as file:
         for camera in SCHEMA.camera_names:
             images = file[f"observations/images/{camera}"][()]
@@ -204,7 +338,7 @@ def left_behind(folder: Path, first: int = 0) -> Path:
 
 def test_the_next_run_recovers_up_to_a_damaged_step(tmp_path: Path) -> None:
     content = bytearray(left_behind(tmp_path).read_bytes())
-    content[-169 - 80] ^= 1  # in the fourth of five
+    content[-177 - 80] ^= 1  # in the fourth of five
     (tmp_path / "episode_000000.journal").write_bytes(content)
     recorder = EpisodeRecorder(tmp_path, SCHEMA, {})
     assert recorder.recovered == [Recorded(tmp_path / "episode_000000.hdf5", 3)]

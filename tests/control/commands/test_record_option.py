@@ -1,0 +1,45 @@
+"""`run --record` on the simulated arm: what is said whatever becomes of the recording."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from act_policy.data.open import open_dataset
+from tests.control import onnx_for_tests
+
+RUN = """
+import sys
+from act_policy.control.commands.command_line import main
+from act_policy.control.recording import recording
+if "full" in sys.argv[1]:
+    def full(*arguments, **options):
+        raise recording.UserError("episode_000000.hdf5: the episode could not be written")
+    recording._to_episode = full
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("disk", ["full", "empty"])
+def test_a_full_disk_keeps_the_summary(tmp_path: Path, disk: str) -> None:
+    policy = onnx_for_tests.write_calm_policy(tmp_path / "p.onnx")
+    folder = tmp_path / "recorded"
+    words = ["run", "--policy", str(policy), "--robot", "simulated", "--seconds", "1"]
+    words += ["--record", str(folder), "--task", "hold still"]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, disk, *words],
+        input="\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "ended by the time limit" in done.stdout
+    assert "start: 1" in done.stdout
+    if disk == "full":
+        assert done.returncode == 2
+        assert "the episode could not be written" in done.stderr
+        assert [path.suffix for path in folder.iterdir()] == [".journal"]
+    else:
+        assert "recorded" in done.stdout
+        assert open_dataset(folder).episodes[0].instruction == "hold still"
