@@ -310,10 +310,14 @@ class ImageStatistics(NamedTuple):
 
 
 class ImageLevels(NamedTuple):
-    """Range over one camera's frames of the pixels' mean and deviation, for pixels in [0, 1]."""
+    """Range over one camera's frames of the pixels' mean and deviation, for pixels in [0, 1].
+
+    warmth: range of the mean of red minus that of blue; NaN where it was not measured.
+    """
 
     mean: tuple[float, float]
     deviation: tuple[float, float]
+    warmth: tuple[float, float] = (float("nan"), float("nan"))
 
 
 class Statistics(NamedTuple):
@@ -372,7 +376,7 @@ class Statistics(NamedTuple):
             extra, images = plain["environment_state"], plain.get("images")
             if (levels := plain.get("image_levels")) is not None:
                 levels = {
-                    name: ImageLevels(**{bound: (low, high) for bound, (low, high) in ends.items()})
+                    name: ImageLevels(**{k: tuple(pair) for k, pair in _arrays(ends).items()})
                     for name, ends in levels.items()
                 }
             return cls(

@@ -82,7 +82,7 @@ def _describe(
     lines = []
     for camera in schema.cameras:
         taken = reading.images[names.get(camera.name, camera.name)].shape
-        mean, deviation = frame_levels(observation.images[camera.name])
+        mean, deviation, _ = frame_levels(observation.images[camera.name])
         levels = ranges.images.get(camera.name)
         known = (
             f"demonstrated {levels.mean[0]:.2f} to {levels.mean[1]:.2f}"

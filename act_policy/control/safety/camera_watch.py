@@ -9,7 +9,8 @@ import numpy as np
 
 from act_policy.control.config import SafetyConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
-from act_policy.images.levels import frame_levels
+from act_policy.images.levels import FrameLevels, frame_levels
+from act_policy.types import ImageLevels
 
 BLACK = 4
 """No pixel of 0 to 255 brighter than this: a covered lens, or a camera that sends nothing."""
@@ -20,6 +21,9 @@ LEVEL_MARGIN = 0.1
 
 NEW_IMAGES_TIME = 2.0
 """Seconds over which new images are counted."""
+
+WARMTH_MARGIN = 0.03
+"""The same for red minus blue; other lamps shift it further, but do not mirror it."""
 
 _CLOCK_ERROR = 1e-3  # s
 
@@ -35,21 +39,25 @@ class ImageFaultKind(StrEnum):
     SLOW = "slow"
     BRIGHTNESS = "brightness"
     CONTRAST = "contrast"
+    CHANNELS = "red and blue exchanged"
+    EXCHANGED = "exchanged"
 
 
 class ImageFault(NamedTuple):
     """A fault that a camera's images show.
 
-    value: seconds without a new image, new images per second, or the brightness or contrast found;
-        0 for black.
-    expected: lowest and highest brightness or contrast of the demonstrations; for a slow camera
-        the fewest new images per second, and looks per second.
+    value: seconds without a new image, new images per second, or the brightness, contrast or warmth
+        (red minus blue) found; 0 for black.
+    expected: lowest and highest such level of the demonstrations; for a slow camera the fewest
+        new images per second, and looks per second.
+    other: the camera that it seems to be exchanged with.
     """
 
     kind: ImageFaultKind
     camera: str
     value: float = 0.0
     expected: tuple[float, float] = (0.0, 0.0)
+    other: str = ""
 
     @property
     def name(self) -> str:
@@ -69,6 +77,16 @@ class ImageFault(NamedTuple):
             return (
                 f"camera {self.camera} sends {self.value:.1f} new images a second, and is looked "
                 f"at {high:.1f} times; expected at least {low:.1f} (safety.slowest_camera)"
+            )
+        if self.kind is ImageFaultKind.CHANNELS:
+            return (
+                f"camera {self.camera}: red and blue seem exchanged, red exceeds blue by "
+                f"{self.value:.2f}, demonstrated was {low:.2f} to {high:.2f}"
+            )
+        if self.kind is ImageFaultKind.EXCHANGED:
+            return (
+                f"camera {self.camera} shows what {self.other} did in the demonstrations, and the "
+                "other way round: the two seem exchanged"
             )
         return f"{self.name} {self.value:.2f}, demonstrated was {low:.2f} to {high:.2f}"
 
@@ -96,11 +114,14 @@ class CameraWatch:
     def faults(self, images: Mapping[str, np.ndarray], now: float) -> list[ImageFault]:
         """The fault of each camera whose image of this moment shows one."""
         found = []
+        seen = {}
+        if self._config.odd_image_time > 0:
+            seen = {name: frame_levels(images[name]) for name in images if name in self._levels}
         for name, image in images.items():
             black = self._config.odd_image_time > 0 and image.max() <= BLACK
             fault = ImageFault(ImageFaultKind.BLACK, name) if black else None
             # all are asked, since each counts time of its own
-            old, odd = self._old(name, image, now), self._odd(name, image, now)
+            old, odd = self._old(name, image, now), self._odd(name, seen, now)
             if fault := fault or old or odd:
                 found.append(fault)
         return found
@@ -135,21 +156,49 @@ class CameraWatch:
         expected = (wanted / seconds, (len(looks) - 1) / seconds)
         return ImageFault(ImageFaultKind.SLOW, name, max(new, 0) / seconds, expected)
 
-    def _odd(self, name: str, image: np.ndarray, now: float) -> ImageFault | None:
-        levels = self._levels.get(name)
-        if levels is None or (limit := self._config.odd_image_time) == 0:
+    def _odd(self, name: str, seen: Mapping[str, FrameLevels], now: float) -> ImageFault | None:
+        if name not in seen:
             return None
-        brightness, contrast = frame_levels(image)
-        fault = None
-        for kind, value, (low, high) in (
-            (ImageFaultKind.BRIGHTNESS, brightness, levels.mean),
-            (ImageFaultKind.CONTRAST, contrast, levels.deviation),
-        ):
-            if not low - LEVEL_MARGIN <= value <= high + LEVEL_MARGIN:
-                fault = ImageFault(kind, name, value, (low, high))
+        fault = self._unlike(name, seen)
         if fault is None or name not in self._usual:
             self._usual[name] = now
-        return fault if now - self._usual[name] > limit else None
+        return fault if now - self._usual[name] > self._config.odd_image_time else None
+
+    def _unlike(self, name: str, seen: Mapping[str, FrameLevels]) -> ImageFault | None:
+        """Compare one camera's levels with its demonstrated ones, and with those of the others."""
+        fault, levels = None, self._levels[name]
+        for kind, value, (low, high) in (
+            (ImageFaultKind.BRIGHTNESS, seen[name].mean, levels.mean),
+            (ImageFaultKind.CONTRAST, seen[name].deviation, levels.deviation),
+        ):
+            if not _near(value, (low, high), LEVEL_MARGIN):
+                fault = ImageFault(kind, name, value, (low, high))
+        warmth = seen[name].warmth
+        strange = np.isfinite(levels.warmth[0]) and not _near(warmth, levels.warmth, WARMTH_MARGIN)
+        if fault or strange:
+            for other in seen:
+                if (
+                    other != name
+                    and _fits(seen[name], self._levels[other])
+                    and _fits(seen[other], levels)
+                ):
+                    return ImageFault(ImageFaultKind.EXCHANGED, name, other=other)
+        if fault is None and strange and _near(-warmth, levels.warmth, WARMTH_MARGIN):
+            return ImageFault(ImageFaultKind.CHANNELS, name, warmth, levels.warmth)
+        return fault
+
+
+def _near(value: float, ends: tuple[float, float], margin: float) -> bool:
+    return ends[0] - margin <= value <= ends[1] + margin
+
+
+def _fits(found: FrameLevels, levels: ImageLevels) -> bool:
+    """Whether an image could be one of these; never where a level was not measured."""
+    return (
+        _near(found.mean, levels.mean, LEVEL_MARGIN / 2)
+        and _near(found.deviation, levels.deviation, LEVEL_MARGIN / 2)
+        and _near(found.warmth, levels.warmth, WARMTH_MARGIN)
+    )
 
 
 def doubt_captured(captured: float, began: float, ended: float, longest: float) -> str:

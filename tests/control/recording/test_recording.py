@@ -134,6 +134,8 @@ def test_images_of_the_cameras_own_size_are_kept_on_request(tmp_path: Path) -> N
     own = replace(SCHEMA, cameras=tuple(Camera(c.name, 8, 12) for c in SCHEMA.cameras))
     recorder = EpisodeRecorder(tmp_path, own, {}, own_size=True)
     bench = Bench(recorder=recorder)
+    scaled = tuple(replace(c, source_size=(8, 12)) for c in SCHEMA.cameras)
+    bench.loop._contract.schema = replace(SCHEMA, cameras=scaled)
     taken: list[np.ndarray] = []
 
     def large(image: np.ndarray) -> np.ndarray:

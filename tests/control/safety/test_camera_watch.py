@@ -21,7 +21,9 @@ def image(brightness: float, contrast: float = 0.06) -> np.ndarray:
 def test_levels() -> None:
     half = np.zeros((2, 2, 3), np.uint8)
     half[0] = 255
-    assert frame_levels(half) == (0.5, 0.5)
+    assert frame_levels(half) == (0.5, 0.5, 0.0)
+    half[..., 2] = 0
+    assert frame_levels(half).warmth == 0.5
 
 
 def test_light_far_from_the_demonstrations_is_a_fault_after_a_while() -> None:
@@ -58,3 +60,48 @@ def test_checks_that_are_switched_off_find_nothing() -> None:
     watch = CameraWatch(LIT, off)
     black = np.zeros((12, 16, 3), np.uint8)
     assert not any(watch.fault({"front": black}, now) for now in (0.0, 5.0, 10.0))
+
+
+def tinted(brightness: float, warmth: float) -> np.ndarray:
+    pixels = np.array([brightness + warmth / 2, brightness, brightness - warmth / 2])
+    noisy = RANDOM.normal(255 * pixels, 255 * 0.06, (12, 16, 3))
+    return np.clip(noisy, 0, 255).astype(np.uint8)
+
+
+TWO = RANGES._replace(
+    images={
+        "front": ImageLevels((0.4, 0.5), (0.05, 0.12), (0.08, 0.14)),
+        "wrist": ImageLevels((0.4, 0.5), (0.05, 0.12), (-0.02, 0.02)),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("front", "wrist", "kinds"),
+    [
+        (0.1, 0.0, []),
+        (0.18, 0.0, []),  # a warmer lamp
+        (-0.1, 0.0, [ImageFaultKind.CHANNELS]),
+        (0.0, 0.1, [ImageFaultKind.EXCHANGED] * 2),
+    ],
+)
+def test_exchanged_channels_and_cameras_are_found(
+    front: float, wrist: float, kinds: list[ImageFaultKind]
+) -> None:
+    watch = CameraWatch(TWO, SafetyConfig())
+    found = []
+    for now in np.arange(0, 1.5, 0.1):
+        images = {"front": tinted(0.45, front), "wrist": tinted(0.45, wrist)}
+        found = watch.faults(images, float(now))
+    assert [fault.kind for fault in found] == kinds
+    if kinds and kinds[0] is ImageFaultKind.EXCHANGED:
+        assert (found[0].camera, found[0].other) == ("front", "wrist")
+
+
+def test_levels_without_warmth_are_not_compared() -> None:
+    """Of policies that did not measure it."""
+    levels = {name: known._replace(warmth=(np.nan, np.nan)) for name, known in TWO.images.items()}
+    watch = CameraWatch(RANGES._replace(images=levels), SafetyConfig())
+    for now in np.arange(0, 1.5, 0.1):
+        images = {"front": tinted(0.45, -0.1), "wrist": tinted(0.45, 0.1)}
+        assert watch.faults(images, float(now)) == []
