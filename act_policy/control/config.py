@@ -151,13 +151,13 @@ def config_from_dict(plain: Mapping[str, Any], where: str = "config") -> RobotCo
     for name, joint in config.joints.items():
         _check_joint(f"{where}: joints.{name}", joint)
     safety, timing = f"{where}: safety", f"{where}: timing"
-    times = ("max_action_age", "max_answer_time", "max_tick_time", "max_starved_time")
-    times += ("max_image_age",)
-    _check_numbers(safety, config.safety, (*times, "approach_time", "hold_time"))
+    times = ("max_action_age", "max_answer_time", "max_starved_time", "max_tick_time")
+    _check_numbers(safety, config.safety, times)
+    _check_numbers(safety, config.safety, ("max_image_age", "approach_time", "hold_time"))
     _check_numbers(timing, config.timing, ("motor_rate", "execute_steps", "threads"))
-    not_negative = ("frozen_camera_time", "odd_image_time", "start_outside", "start_distance")
-    not_negative += ("slowest_rate", "slowest_camera")
-    _check_numbers(safety, config.safety, not_negative, zero=True)
+    shares = ("slowest_rate", "slowest_camera", "start_outside", "start_distance")
+    _check_numbers(safety, config.safety, shares, zero=True)
+    _check_numbers(safety, config.safety, ("frozen_camera_time", "odd_image_time"), zero=True)
     _check_numbers(timing, config.timing, ("blend_steps",), zero=True)
     return config
 

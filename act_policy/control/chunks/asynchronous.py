@@ -120,7 +120,10 @@ class AsynchronousExecutor:
             PolicyError: the policy died, took too long, or predicted a broken chunk.
         """
         self._collect(now)
-        proposal = self._newest(now) if self._coefficient is None else self._mean(now)
+        if self._coefficient is None:
+            proposal = self._newest(now)
+        else:
+            proposal = self._mean(now, self._coefficient)
         if proposal is None:
             if self._resting_since is None:
                 self._resting_since = now
@@ -164,17 +167,18 @@ class AsynchronousExecutor:
             self._ready = None
         return None if action is None else Proposal(action, now - self._chunks[-1].captured)
 
-    def _mean(self, now: float) -> Proposal | None:
+    def _mean(self, now: float, coefficient: float) -> Proposal | None:
         """Return the mean of all chunks in force."""
-        self._chunks = [
-            chunk
+        said = [
+            (chunk, action)
             for chunk in self._chunks
             if now - chunk.captured <= self.max_age
-            and self._blending.action_of(chunk, now) is not None
+            and (action := self._blending.action_of(chunk, now)) is not None
         ]
-        if not self._chunks:
+        self._chunks = [chunk for chunk, _ in said]
+        if not said:
             return None
-        actions = np.stack([self._blending.action_of(chunk, now) for chunk in self._chunks])
+        actions = np.stack([action for _, action in said])
         ages = now - np.array([chunk.captured for chunk in self._chunks])
-        mean = average_predictions(actions, self._coefficient, (ages[0] - ages) * self._rate)
+        mean = average_predictions(actions, coefficient, (ages[0] - ages) * self._rate)
         return Proposal(np.where(self._space.jumps, actions[-1], mean), float(ages[0]))

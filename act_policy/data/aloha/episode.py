@@ -104,7 +104,7 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
             }
             if OPERATOR in file and file[OPERATOR].shape == (steps,):
                 vectors[OPERATOR] = VectorField(OPERATOR, 1)
-            times = file["timestamps"][()] if "timestamps" in file else None
+            times = file.get("timestamps")
             stored = file.attrs.get("schema")
             seed, success = file.attrs.get("seed"), file.attrs.get("success")
             return EpisodeFile(
@@ -118,7 +118,7 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
                 success=None if success is None else bool(success),
                 instruction=str(file.attrs.get("instruction", "")),
                 ended=str(file.attrs.get("ended", "")),
-                timestamps=None if np.shape(times) != (steps,) else np.asarray(times, np.float64),
+                timestamps=_timestamps(times, steps),
                 is_act_plus_plus=bool(file.attrs.get("compress")) or "compress_len" in file,
                 left_alone=tuple(name for name, _ in images if name.endswith("_depth")),
             )
@@ -141,6 +141,13 @@ def _members(group: Any) -> list[tuple[str, Any]]:
     other thread would wait until the error's traceback is freed.
     """
     return list(group.items())
+
+
+def _timestamps(times: Any, steps: int) -> np.ndarray | None:
+    """Return an HDF5 dataset's moments, float64 (T,); None if it holds something else."""
+    if not isinstance(times, h5py.Dataset) or times.shape != (steps,):
+        return None
+    return np.asarray(times[()], np.float64)
 
 
 def _was_being_written(path: Path) -> bool:

@@ -63,7 +63,8 @@ def _wanted(dataset: DemonstrationDataset, episode: int, selection: Selection) -
         wanted = person if selection.operator == "person" else ~person
     if selection.before_failure is not None:
         count = round(selection.before_failure * dataset.schema.rate)
-        failures = list(np.flatnonzero(~person[:-1] & person[1:]) + 1)  # a person had to take over
+        # a person had to take over
+        failures: list[int] = (np.flatnonzero(~person[:-1] & person[1:]) + 1).tolist()
         if dataset.episodes[episode].ended not in NO_FAILURE and not person[-1]:
             failures.append(steps)
         for failure in failures:
