@@ -99,7 +99,6 @@ class CameraWatch:
         self._last: dict[str, np.ndarray] = {}
         self._changed: dict[str, float] = {}  # when the camera last sent another image
         self._looks: dict[str, deque[tuple[float, bool]]] = {}  # when, and whether it was new
-        self._slow: dict[str, ImageFault | None] = {}  # at the camera's last new image
         self._usual: dict[str, float] = {}  # when its levels were last as demonstrated
 
     @property
@@ -138,23 +137,17 @@ class CameraWatch:
             looks.popleft()
         if new:
             self._last[name], self._changed[name] = image.copy(), now
-            self._slow[name] = self._count(name)
         elif (still := now - self._changed[name]) > limit:
             return ImageFault(ImageFaultKind.FROZEN, name, still)
-        return self._slow[name]
-
-    def _count(self, name: str) -> ImageFault | None:
-        """Judge how often the camera has sent a new image."""
-        looks = self._looks[name]
         seconds = looks[-1][0] - looks[0][0]
         if seconds < ENOUGH_TIME:
             return None
-        new = sum(new for _, new in looks) - 1  # between the first look and the last
-        wanted = self._config.slowest_camera * (len(looks) - 1)
-        if new >= wanted:
+        count = sum(new for _, new in looks)  # with the first, or one that may come next
+        wanted = self._config.slowest_camera * len(looks)
+        if count >= wanted:
             return None
-        expected = (wanted / seconds, (len(looks) - 1) / seconds)
-        return ImageFault(ImageFaultKind.SLOW, name, max(new, 0) / seconds, expected)
+        expected = (wanted / seconds, len(looks) / seconds)
+        return ImageFault(ImageFaultKind.SLOW, name, count / seconds, expected)
 
     def _odd(self, name: str, seen: Mapping[str, FrameLevels], now: float) -> ImageFault | None:
         if name not in seen:
@@ -215,6 +208,6 @@ def doubt_captured(captured: float, began: float, ended: float, longest: float) 
     age = ended - captured
     when = f"{age:.2f} s ago" if not age < 0 else f"{-age:.2f} s in the future"
     return (
-        f"the robot says that its images were taken {when}; expected at most {longest:.2f} s ago, "
-        "and the loop's clock (time.monotonic)"
+        f"the robot says that its images were taken {when}; expected at most {longest:.2f} s ago "
+        "(safety.max_image_age), and the loop's clock (time.monotonic)"
     )
