@@ -81,7 +81,7 @@ class ControlLoop:
             contract.space, self._safety, events, self.period, executor.max_age, release
         )
         self._watch = CameraWatch(contract.ranges, self._safety)
-        self._turns = RateWatch(contract.rate, self._safety.slowest_rate)
+        self._rate = RateWatch(min(contract.rate, schema.rate), self._safety.slowest_rate)
         self._next_look, self._then = -np.inf, np.inf
         self._state = np.full(schema.state_size, np.nan)
         self._obstacle = ""  # why the arm may not be started now
@@ -98,15 +98,13 @@ class ControlLoop:
             supervisor.fault(
                 now, "late tick", f"this turn is {late:.2f} s late; max_tick_time is {longest} s"
             )
-        if slow := self._turns.turn(now):
-            supervisor.fault(now, "slow loop", slow)
         observation = self._look(now, clock)
         # asked after the robot's own calls, which may have taken a while
         if source := operator.stop_requested():
             supervisor.stop(now, source)
         if operator.go_requested() and supervisor.mode in (Mode.WAITING, Mode.HOLDING):
-            if obstacle := self._obstacle or slow:
-                self.events.add(now, "start refused", obstacle)
+            if self._obstacle:
+                self.events.add(now, "start refused", self._obstacle)
             else:
                 supervisor.start(now)
         if operator.handover_requested():
@@ -154,6 +152,9 @@ class ControlLoop:
         """Return the policy's observation if one is due; None after a fault, too."""
         if now < self._next_look - self.period / 2:
             return None
+        slow = self._rate.turn(now)
+        if slow:
+            self.supervisor.fault(now, "slow loop", slow)
         in_time = now - self._next_look < self._step
         self._next_look = (self._next_look if in_time else now) + self._step
         try:
@@ -176,7 +177,7 @@ class ControlLoop:
             self._blind(now, "camera", fault.sentence)
             return None
         outside = self._contract.pose_outside(self._state)
-        self._obstacle = "; ".join(outside + self._leaps(before))
+        self._obstacle = "; ".join([*outside, *self._leaps(before), *([slow] if slow else [])])
         return observation
 
     def _leaps(self, before: np.ndarray) -> list[str]:

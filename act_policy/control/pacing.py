@@ -68,12 +68,12 @@ class Pacer:
 
 
 class RateWatch:
-    """Watch that a loop turns as often as it should.
+    """Watch that a loop looks as often as it should.
 
     One late turn alone does not count: that is for `max_tick_time`.
 
     Args:
-        rate: turns per second that are wanted.
+        rate: looks per second that are wanted.
         slowest: share of it that must be kept; 0 does not watch.
     """
 
@@ -83,7 +83,7 @@ class RateWatch:
         self._seconds: deque[float] = deque()  # of the latest turns
 
     def turn(self, now: float) -> str:
-        """Note a turn; say that the loop is too slow, or "" while it is not."""
+        """Note a turn that looks; say that the loop is too slow, or "" while it is not."""
         if self._slowest == 0:
             return ""
         if self._then is not None:
@@ -98,6 +98,6 @@ class RateWatch:
         if rate >= self._slowest * self._rate:
             return ""
         return (
-            f"the loop turns {rate:.1f} times a second instead of {self._rate:g}, as the robot's "
+            f"the loop looks {rate:.1f} times a second instead of {self._rate:g}, as the robot's "
             "calls or other programs take too long (safety.slowest_rate)"
         )

@@ -82,6 +82,15 @@ def test_a_loop_that_slows_down_is_a_fault(late: float, found: bool) -> None:
         assert kinds(bench)[-1] == "start refused"
 
 
+def test_a_faster_motor_may_be_late_while_the_policy_sees_enough() -> None:
+    bench = Bench(rolling, config={"timing": {"motor_rate": 40.0}})
+    bench.operator.key("\n")
+    for turn in range(200):  # three turns of four steps of time
+        bench.run(1)
+        bench.clock.now += bench.loop.period * (turn % 3 == 0)
+    assert bench.supervisor.mode is Mode.RUNNING
+
+
 def test_one_late_turn_is_not_a_slow_loop() -> None:
     bench = Bench(rolling)
     bench.start(30)
