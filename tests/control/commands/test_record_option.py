@@ -27,19 +27,26 @@ def test_a_full_disk_keeps_the_summary(tmp_path: Path, disk: str) -> None:
     folder = tmp_path / "recorded"
     words = ["run", "--policy", str(policy), "--robot", "simulated", "--seconds", "1"]
     words += ["--record", str(folder), "--task", "hold still"]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, disk, *words],
-        input="\n",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "ended by the time limit" in done.stdout
-    assert "start: 1" in done.stdout
+    out, err = tmp_path / "out", tmp_path / "err"
+    with out.open("w") as said, err.open("w") as complained:
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN, disk, *words],
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=complained,
+            text=True,
+        )
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()  # and stays open: a keyboard that goes away stops the arm
+        code = process.wait(60)
+        process.stdin.close()
+    assert "ended by the time limit" in out.read_text()
+    assert "start: 1" in out.read_text()
     if disk == "full":
-        assert done.returncode == 2
-        assert "the episode could not be written" in done.stderr
+        assert code == 2
+        assert "the episode could not be written" in err.read_text()
         assert [path.suffix for path in folder.iterdir()] == [".journal"]
     else:
-        assert "recorded" in done.stdout
+        assert "recorded" in out.read_text()
         assert open_dataset(folder).episodes[0].instruction == "hold still"
