@@ -9,6 +9,7 @@ from act_policy.data.open import open_dataset
 from tests.control.campaign.drive import SO101, drive, write_sine_policy
 
 CONFIG = "[timing]\nexecute_steps = 30\n"
+PATIENT = CONFIG + "[safety]\nmax_tick_time = 5\n"
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,8 @@ def test_a_loop_that_slows_down_is_held_and_recorded_as_long_as_it_was(
     folder = tmp_path / "recorded"
     options = ["--record", str(folder), "--task", "swing"]
     keys = [(0.0, "\n"), (5.0, "q")]
-    life = drive(tmp_path, policy, keys, fault="slow:1.5", config=CONFIG, options=options)
+    config = CONFIG + "[safety]\nslowest_rate = 0.8\nmax_tick_time = 5\n"  # it falls to 12 of 30
+    life = drive(tmp_path, policy, keys, fault="slow:1.5", config=config, options=options)
     assert life.code == 1
     assert "slow loop" in life.kinds()
     at = next(time for time, kind, _ in life.events if kind == "slow loop")
@@ -70,7 +72,7 @@ def test_run_holds_when_images_grow_old(
     tmp_path: Path, policy: Path, fault: str, robot: str, kind: str
 ) -> None:
     life = drive(
-        tmp_path, policy, [(0.0, "\n"), (6.0, "q")], fault=fault, robot=robot, config=CONFIG
+        tmp_path, policy, [(0.0, "\n"), (6.0, "q")], fault=fault, robot=robot, config=PATIENT
     )
     assert life.code == 1
     assert kind in life.kinds()
