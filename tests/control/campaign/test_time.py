@@ -1,10 +1,12 @@
 """Time on a fake robot: slow loops, cached frames, other clocks, and recordings of them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from act_policy.data.aloha.episode import write_episode
 from act_policy.data.open import open_dataset
 from tests.control.campaign.drive import SO101, drive, write_sine_policy
 
@@ -35,16 +37,16 @@ def test_a_loop_that_slows_down_is_held_and_recorded_as_long_as_it_was(
     assert (episode.ended, episode.instruction) == ("slow loop", "swing")
     times = dataset.timestamps(0)
     assert times is not None
-    np.testing.assert_allclose(times, np.arange(len(times)) / SO101.rate, atol=0.05)
+    np.testing.assert_allclose(times, np.arange(len(times)) / SO101.rate, atol=0.15)
 
 
 @pytest.mark.parametrize(
     ("fault", "robot", "problem"),
     [
         ("slow_camera:0", "make", "new images a second"),
-        ("wall_clock:0", "make_own", "the loop's clock"),
         ("future:0", "make_own", "in the future"),
-        ("old:0", "make_own", "0.45 s ago"),
+        pytest.param("wall_clock:0", "make_own", "the loop's clock", marks=pytest.mark.slow),
+        pytest.param("old:0", "make_own", "expected at most 0.30 s", marks=pytest.mark.slow),
     ],
 )
 def test_check_refuses_old_images_and_other_clocks(
@@ -110,10 +112,6 @@ def test_shadow_says_what_would_be_a_fault(
 def test_recording_among_another_schema_is_refused_before_anything_moves(
     tmp_path: Path, policy: Path
 ) -> None:
-    from dataclasses import replace
-
-    from act_policy.data.aloha.episode import write_episode
-
     folder = tmp_path / "recorded"
     other = replace(SO101, rate=10.0)
     images = {c.name: np.zeros((2, c.height, c.width, 3), np.uint8) for c in other.cameras}
