@@ -1,7 +1,7 @@
 """An arm without hardware, in real time and with numpy only: to try configs, hooks and stops.
 
-It does not simulate physics: joints follow their commands with a lag; images are noise, as bright
-and contrasty as those demonstrated, and show the joints as bars. It does not show whether a policy
+It does not simulate physics: joints follow their commands with a lag; images are noise, as bright,
+contrasty and warm as those demonstrated, and show the joints as bars. It does not show whether a policy
 can do its task.
 """
 
@@ -37,6 +37,10 @@ class SimulatedArm:
         self._lag, self._clock = lag, clock
         ranges = contract.ranges
         self._shades = {name: _shades(levels) for name, levels in ranges.images.items()}
+        self._tints = {  # half of what red exceeds blue by
+            name: int(np.nan_to_num(255 * sum(levels.warmth) / 4))
+            for name, levels in ranges.images.items()
+        }
         self._pose = np.nan_to_num((ranges.state_low + ranges.state_high) / 2)
         self._command = np.full(self._schema.action_size, np.nan)
         self._then = clock()
@@ -80,12 +84,13 @@ class SimulatedArm:
             column = int((i + 0.5) / len(self._pose) * width)
             row = int((0.5 + 0.4 * np.tanh(value)) * height)
             image[row:, column] = shades[1]
-        return image
+        tint = self._tints.get(camera.name, 0)
+        return np.clip(image.astype(np.int16) + [tint, 0, -tint], 0, 255).astype(np.uint8)
 
 
 def _shades(levels: ImageLevels) -> tuple[int, int]:
     """Return the ends of even noise with the middle of the demonstrated brightness and contrast."""
-    mean, deviation = (255 * sum(ends) / 2 for ends in levels)
+    mean, deviation = (255 * sum(ends) / 2 for ends in (levels.mean, levels.deviation))
     half = np.sqrt(3) * deviation
     low = int(np.clip(mean - half, 0, 250))
     return low, int(np.clip(mean + half, low + 2, 255))  # so that no image comes twice

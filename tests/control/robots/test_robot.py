@@ -104,11 +104,12 @@ def test_the_working_directory_hides_no_module_of_the_standard_library(
 
 def test_the_simulated_arm_is_as_bright_as_the_demonstrations() -> None:
     for mean, deviation in ((0.3, 0.1), (0.7, 0.02)):
-        levels = {"wrist": ImageLevels((mean - 0.1, mean + 0.1), (deviation, deviation))}
+        ends = ((mean - 0.1, mean + 0.1), (deviation, deviation), (0.0, 0.04))
+        levels = {"wrist": ImageLevels(*ends)}
         schema = replace(SCHEMA, cameras=(Camera("wrist", 48, 64),))
         arm = SimulatedArm(Contract(schema, RANGES._replace(images=levels), RobotConfig()))
         found = frame_levels(arm.get_observation().images["wrist"])
-        assert found == pytest.approx((mean, deviation), abs=0.02)
+        assert found == pytest.approx((mean, deviation, 0.02), abs=0.02)
 
 
 def test_the_simulated_arm_follows_in_its_own_time() -> None:
