@@ -376,7 +376,9 @@ class Statistics(NamedTuple):
             extra, images = plain["environment_state"], plain.get("images")
             if (levels := plain.get("image_levels")) is not None:
                 levels = {
-                    name: ImageLevels(**{k: tuple(pair) for k, pair in _arrays(ends).items()})
+                    name: ImageLevels(
+                        **{k: (float(low), float(high)) for k, (low, high) in _arrays(ends).items()}
+                    )
                     for name, ends in levels.items()
                 }
             return cls(

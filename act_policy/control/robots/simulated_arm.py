@@ -1,8 +1,8 @@
 """An arm without hardware, in real time and with numpy only: to try configs, hooks and stops.
 
 It does not simulate physics: joints follow their commands with a lag; images are noise, as bright,
-contrasty and warm as those demonstrated, and show the joints as bars. It does not show whether a policy
-can do its task.
+contrasty and warm as those demonstrated, and show the joints as bars. It does not show whether a
+policy can do its task.
 """
 
 import time
@@ -84,8 +84,8 @@ class SimulatedArm:
             column = int((i + 0.5) / len(self._pose) * width)
             row = int((0.5 + 0.4 * np.tanh(value)) * height)
             image[row:, column] = shades[1]
-        tint = self._tints.get(camera.name, 0)
-        return np.clip(image.astype(np.int16) + [tint, 0, -tint], 0, 255).astype(np.uint8)
+        tint = np.array([1, 0, -1]) * self._tints.get(camera.name, 0)
+        return np.clip(image + tint, 0, 255).astype(np.uint8)
 
 
 def _shades(levels: ImageLevels) -> tuple[int, int]:
