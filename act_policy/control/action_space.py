@@ -1,5 +1,6 @@
 """The kind of each dimension of the action, and the limits within which a command may move it."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,9 +16,11 @@ from act_policy.types import Schema
 # was done, not what is safe: weaker than real limits, and reported as such.
 LIMIT_MARGIN = 0.05  # of the range, on either side
 RANGES_PER_SECOND = 2.0
+SWITCH_RANGES_PER_SECOND = 5.0  # faster than grippers are, and no jump
 STEP_OF_RANGE = 0.5
 APPROACH_RANGES_PER_SECOND = 0.1
 SMALLEST_RANGE = 1e-2  # a joint that never moved still gets a limit that noise does not touch
+SMALLEST_SCALE = 0.1  # of the widest range in the same unit
 
 
 class LimitSources(NamedTuple):
@@ -38,6 +41,9 @@ class ActionSpace:
     """Kind and limits per dimension of the action; arrays are (a,), infinite without a limit.
 
     measured: index into the state, -1 where nothing measures the dimension.
+    scale: what counts as a large movement: the demonstrated range; of a joint that hardly moved, a
+        tenth of the widest range in its unit.
+    odd_low, odd_high: no policy that works asks for more (`safety.odd_action`).
     wrap_low, period: of angles that wrap; period is infinite for all others.
     park: where a hold goes; NaN where it stays.
     sources: where the limits of each dimension come from.
@@ -53,6 +59,9 @@ class ActionSpace:
     max_step: np.ndarray
     approach_speed: np.ndarray
     start_distance: np.ndarray
+    scale: np.ndarray
+    odd_low: np.ndarray
+    odd_high: np.ndarray
     wrap_low: np.ndarray
     period: np.ndarray
     park: np.ndarray
@@ -70,11 +79,11 @@ class ActionSpace:
         return np.asarray(switches | np.isfinite(self.period))
 
     def difference(self, target: np.ndarray, origin: np.ndarray) -> np.ndarray:
-        """From origin to target (a,), the short way round where an angle wraps."""
+        """From origin to target (..., a), the short way round where an angle wraps."""
         change = target - origin
         wraps = np.isfinite(self.period)
         half = self.period[wraps] / 2
-        change[wraps] = (change[wraps] + half) % self.period[wraps] - half
+        change[..., wraps] = (change[..., wraps] + half) % self.period[wraps] - half
         return np.asarray(change)
 
     def wrap(self, command: np.ndarray) -> np.ndarray:
@@ -118,17 +127,28 @@ def build_action_space(
             f"policy, {schema.rate} per second; leave motor_rate out"
         )
 
+    units = tuple(
+        config.joints.get(name, JointConfig()).unit or unit for name, unit in schema.actions
+    )
+    spreads: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for kind, unit, dimension in zip(kinds, units, dimensions, strict=True):
+        spreads[kind, unit].append(dimension["spread"])
+    widest = np.array([max(spreads[alike]) for alike in zip(kinds, units, strict=True)])
+    scale = np.maximum([d["spread"] for d in dimensions], SMALLEST_SCALE * widest)
+    usual_low, usual_high = np.array([d["usual"] for d in dimensions], np.float64).T
+    odd = config.safety.odd_action * scale
     return ActionSpace(
         names=schema.action_names,
-        units=tuple(
-            config.joints.get(name, JointConfig()).unit or unit for name, unit in schema.actions
-        ),
+        units=units,
         kinds=kinds,
+        scale=scale,
+        odd_low=usual_low - odd,
+        odd_high=usual_high + odd,
         measured=np.array([d["measured"] for d in dimensions]),
         sources=tuple(d["source"] for d in dimensions),
         **{
             field: np.array([d[field] for d in dimensions], np.float64)
-            for field in dimensions[0].keys() - {"kind", "measured", "source"}
+            for field in dimensions[0].keys() - {"kind", "measured", "source", "spread", "usual"}
         },
     )
 
@@ -158,6 +178,7 @@ def _dimension(
         )
 
     low, high = float(ranges.action_low[index]), float(ranges.action_high[index])
+    usual = low, high
     spread = max(high - low, SMALLEST_RANGE)  # NaN where the demonstrations are not known
     wraps = joint.wraps
     low, high = low - LIMIT_MARGIN * spread, high + LIMIT_MARGIN * spread
@@ -178,13 +199,25 @@ def _dimension(
             f'range; give joints."{name}".low and .high in {unit}'
         )
     if not np.isfinite(spread):
-        spread = high - low
-    reach = spread if kind == "position" else np.inf
+        spread, usual = high - low, (low, high)
+    if wraps is not None:
+        usual = -np.inf, np.inf
+    if (park := joint.park) is not None and not position:
+        raise UserError(
+            f'config: joints."{name}".park is {park:g}, but {name} is a {kind}, which rests at 0; '
+            "leave it out"
+        )
+    if park is not None and not low <= park <= high:
+        raise UserError(
+            f'config: joints."{name}".park is {park:g} {unit}, outside its limits of {low:.4g} to '
+            f"{high:.4g}"
+        )
+    speed = {"position": RANGES_PER_SECOND, "switch": SWITCH_RANGES_PER_SECOND}.get(kind, np.inf)
     limits = {
         "low": low,
         "high": high,
-        "max_speed": joint.max_speed or RANGES_PER_SECOND * reach,
-        "max_step": joint.max_step or STEP_OF_RANGE * reach,
+        "max_speed": joint.max_speed or speed * spread,
+        "max_step": joint.max_step or (STEP_OF_RANGE * spread if kind == "position" else np.inf),
     }
     given = tuple(field for field in limits if getattr(joint, field) is not None)
     rest = tuple(f for f, limit in limits.items() if f not in given and np.isfinite(limit))
@@ -196,7 +229,9 @@ def _dimension(
         "start_distance": config.safety.start_distance * spread,
         "wrap_low": wraps[0] if wraps else 0.0,
         "period": wraps[1] - wraps[0] if wraps else np.inf,
-        "park": np.nan if joint.park is None else joint.park,
+        "park": np.nan if park is None else park,
+        "spread": spread,
+        "usual": usual,
         "source": LimitSources(given, rest, name in ranges.relative_actions),
     }
 

@@ -33,7 +33,8 @@ class JointConfig:
     max_step: how far the command may lie from the measured position.
     approach_speed: of the soft start and of parking, in units per second.
     wraps: (from, to) of an angle that jumps from one to the other, such as (-180, 180).
-    park: where a position goes slowly after a fault; None stays where it is.
+    park: where a position goes slowly after a fault, or on the operator's word; within its limits.
+        None stays where it is.
     """
 
     kind: Kind | None = None
@@ -72,6 +73,15 @@ class SafetyConfig:
         fraction of the range.
     start_distance: how far from the arm the first target may be without a soft start, as a
         fraction of the demonstrated range.
+    leap_distance: how much further than max_speed allows a joint may be measured than one
+        observation before, as a fraction of its scale (see `ActionSpace.scale`).
+    tracking_error: how far the places where the arm was during the last tracking_time may differ
+        from those it was sent to, as a fraction of the joint's scale; see `MotionWatch`.
+    tracking_time: how long the arm may not follow; 0 does not check.
+    odd_action: how far outside the demonstrated range the policy's action may lie for longer than
+        odd_action_time, as a fraction of the joint's scale.
+    odd_action_time: 0 does not check.
+    failed_reads: how many observations in a row the driver may fail to give.
     """
 
     max_action_age: float | None = None
@@ -87,6 +97,12 @@ class SafetyConfig:
     hold_time: float | None = None
     start_outside: float = 0.2
     start_distance: float = 0.05
+    leap_distance: float = 0.1
+    tracking_error: float = 0.2
+    tracking_time: float = 1.0
+    odd_action: float = 0.5
+    odd_action_time: float = 1.0
+    failed_reads: int = 1
 
 
 @dataclass(frozen=True)
@@ -155,9 +171,13 @@ def config_from_dict(plain: Mapping[str, Any], where: str = "config") -> RobotCo
     _check_numbers(safety, config.safety, times)
     _check_numbers(safety, config.safety, ("max_image_age", "approach_time", "hold_time"))
     _check_numbers(timing, config.timing, ("motor_rate", "execute_steps", "threads"))
-    shares = ("slowest_rate", "slowest_camera", "start_outside", "start_distance")
+    shares = (
+        *("slowest_rate", "slowest_camera", "start_outside", "start_distance"),
+        *("leap_distance", "tracking_error", "odd_action"),
+    )
     _check_numbers(safety, config.safety, shares, zero=True)
-    _check_numbers(safety, config.safety, ("frozen_camera_time", "odd_image_time"), zero=True)
+    off = ("frozen_camera_time", "odd_image_time", "tracking_time", "odd_action_time")
+    _check_numbers(safety, config.safety, (*off, "failed_reads"), zero=True)
     _check_numbers(timing, config.timing, ("blend_steps",), zero=True)
     return config
 
@@ -168,6 +188,10 @@ def _check_joint(where: str, joint: JointConfig) -> None:
             f"{where}: low is {joint.low} and high is {joint.high}; expected low < high"
         )
     _check_numbers(where, joint, ("max_speed", "max_step", "approach_speed"))
+    low = -math.inf if joint.low is None else joint.low
+    high = math.inf if joint.high is None else joint.high
+    if joint.park is not None and not low <= joint.park <= high:
+        raise UserError(f"{where}.park is {joint.park}; expected a place from {low} to {high}")
     if joint.wraps is not None and not joint.wraps[0] < joint.wraps[1]:
         raise UserError(f"{where}.wraps is {list(joint.wraps)}; expected [from, to], from < to")
 

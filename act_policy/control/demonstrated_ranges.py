@@ -35,7 +35,7 @@ class DemonstratedRanges(NamedTuple):
         Raises:
             UserError: the statistics do not fit the schema.
         """
-        unknown_kinds: tuple[ShownKind, ...] = ("",) * schema.action_size
+        unknown_kinds = cast(tuple[ShownKind, ...], ("",) * schema.action_size)
         if statistics is None:
             unknown_state = np.full(schema.state_size, np.nan)
             unknown_action = np.full(schema.action_size, np.nan)

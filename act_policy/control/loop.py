@@ -12,8 +12,9 @@ from act_policy.control.events import EventLog
 from act_policy.control.pacing import Pacer, Punctuality, RateWatch
 from act_policy.control.recording.recording import EpisodeRecorder
 from act_policy.control.robots.contract import Contract
-from act_policy.control.robots.robot import Robot
+from act_policy.control.robots.robot import Robot, RobotReader
 from act_policy.control.safety.camera_watch import CameraWatch, doubt_captured
+from act_policy.control.safety.motion_watch import MotionWatch
 from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.control.safety.supervisor import Mode, Supervisor
 from act_policy.errors import UserError
@@ -78,12 +79,16 @@ class ControlLoop:
         schema, self._safety = contract.schema, contract.config.safety
         self.period, self._step = 1 / contract.rate, 1 / schema.rate
         self.supervisor = Supervisor(
-            contract.space, self._safety, events, self.period, executor.max_age, release
+            *(contract.space, self._safety, events, self.period, executor.max_age, release),
+            held=self._forget_operator,
         )
         self._watch = CameraWatch(contract.ranges, self._safety)
         self._rate = RateWatch(min(contract.rate, schema.rate), self._safety.slowest_rate)
+        self._motion = MotionWatch(contract.space, self._safety)
+        self._reader = RobotReader(robot, self._safety.failed_reads)
+        self._operator: OperatorInput | None = None
         self._next_look, self._then = -np.inf, np.inf
-        self._state = np.full(schema.state_size, np.nan)
+        self._state, self._captured = np.full(schema.state_size, np.nan), np.nan
         self._obstacle = ""  # why the arm may not be started now
         self._operator_acts = self._moved = False
 
@@ -91,18 +96,20 @@ class ControlLoop:
         self, now: float, operator: OperatorInput, clock: Callable[[], float] | None = None
     ) -> None:
         """Do one turn; a turn that took too long by the clock sends no action."""
-        supervisor = self.supervisor
+        supervisor, self._operator = self.supervisor, operator
         late, longest = now - self._then - self.period, self._safety.max_tick_time
         self._then = now
         if late > longest:
-            supervisor.fault(
-                now, "late tick", f"this turn is {late:.2f} s late; max_tick_time is {longest} s"
-            )
+            reason = f"this turn is {late:.2f} s late; max_tick_time is {longest} s"
+            supervisor.fault(now, "late tick", reason)
+            operator.forget()  # a hold, too, was out of control meanwhile
         observation = self._look(now, clock)
         # asked after the robot's own calls, which may have taken a while
         if source := operator.stop_requested():
             supervisor.stop(now, source)
-        if operator.go_requested() and supervisor.mode in (Mode.WAITING, Mode.HOLDING):
+        if operator.park_requested():
+            supervisor.park(now)
+        if supervisor.may_start(now) and operator.go_requested():
             if self._obstacle:
                 self.events.add(now, "start refused", self._obstacle)
             else:
@@ -133,7 +140,7 @@ class ControlLoop:
 
         Where a driver fails, or a second Ctrl-C interrupts it, the hold is sent again.
         """
-        self.supervisor.fault(now, "end", "the run ended")
+        self.supervisor.fault(now, "end", "the run ended", parks=False)
         if self._recorder is not None:
             self._recorder.end_episode(self.supervisor.cause)
         position = self.supervisor.space.measure(self._state)
@@ -158,38 +165,55 @@ class ControlLoop:
         in_time = now - self._next_look < self._step
         self._next_look = (self._next_look if in_time else now) + self._step
         try:
-            reading = self.robot.get_observation()
+            reading = self._reader.read()
+        except UserError as error:
+            self._blind(now, "robot", str(error))
+            return None
+        if reading is None:  # the next look will tell; but a start needs to see
+            self._obstacle = self._reader.reason
+            self.events.during(now, {"failed read": self._reader.reason})
+            return None
+        try:
             observation = self._contract.observation(reading, look=self._watch.looks)
             captured = float(reading.captured)
         except UserError as error:
             self._blind(now, "observation", str(error))
             return None
-        except Exception as error:  # of the robot's driver, which may raise anything
+        except Exception as error:  # of the robot's driver, which may give anything
             self._blind(now, "robot", f"the robot's observation failed: {error!r}")
             return None
         answered = now if clock is None else clock()
         if doubt := doubt_captured(captured, now, answered, self._safety.max_image_age):
             self._blind(now, "observation", doubt)
             return None
-        before, self._state, self._captured = self._state, observation.state, captured
-        self._reading = reading
+        before, seconds = self._state, max(captured - self._captured, self._step)
+        self._state, self._captured, self._reading = observation.state, captured, reading
+        moved = self._watch_motion(now, before, seconds)
         if self._watch.looks and (fault := self._watch.fault(observation.images, now)):
             self._blind(now, "camera", fault.sentence)
             return None
         outside = self._contract.pose_outside(self._state)
-        self._obstacle = "; ".join([*outside, *self._leaps(before), *([slow] if slow else [])])
+        self._obstacle = "; ".join([*outside, *moved, *([slow] if slow else [])])
         return observation
 
-    def _leaps(self, before: np.ndarray) -> list[str]:
-        """Describe what moved faster than it may: a start would begin where it is measured."""
-        space = self.supervisor.space
-        then, now = space.measure(before), space.measure(self._state)
-        far = np.abs(space.difference(now, then)) > space.max_speed * self._step
-        return [
-            f"{space.names[i]} went from {then[i]:.4g} to {now[i]:.4g} {space.units[i]} between "
-            "two observations; start again once the arm is at rest"
-            for i in np.flatnonzero(far)
-        ]
+    def _watch_motion(self, now: float, before: np.ndarray, seconds: float) -> list[str]:
+        """Hold where the measured motion cannot be; describe what forbids a start."""
+        supervisor, motion = self.supervisor, self._motion
+        then, here = (supervisor.space.measure(state) for state in (before, self._state))
+        if not supervisor.moving and not supervisor.parking:
+            motion.reset()
+            leaps = motion.leaps(then, here, seconds, at_rest=True)
+            return [f"{leap}; start again once the arm is at rest" for leap in leaps]
+        if leaps := motion.leaps(then, here, seconds):
+            supervisor.fault(now, "measurement leap", "; ".join(leaps), parks=False)
+        elif strays := motion.not_following(now, supervisor.last, here):
+            supervisor.fault(now, "not following", "; ".join(strays), parks=False)
+        return leaps
+
+    def _forget_operator(self) -> None:
+        """What the operator wanted before a fault does not count after it."""
+        if self._operator is not None:
+            self._operator.forget()
 
     def _blind(self, now: float, kind: str, reason: str) -> None:
         """Act without an observation: a fault if the arm moves, else an obstacle to its start."""
@@ -228,9 +252,10 @@ class ControlLoop:
             }
         except Exception as error:  # of the robot's driver; a hold is tried again at every tick
             reason = f"the robot did not take a command: {error!r}"
-            self.supervisor.fault(now, "robot", reason)
+            self.supervisor.fault(now, "robot", reason, parks=False)
             self.events.during(now, {"command failed": reason})
             return False
+        self.supervisor.taken(command)
         self.events.during(now, changed)
         return True
 

@@ -40,6 +40,8 @@ def test_json_says_the_same(tmp_path: Path) -> None:
         ({"joints": {"x": {"high": float("nan")}}}, "expected a finite number"),
         ({"joints": {"x": {"kind": "speed"}}}, "found 'speed', expected one of position"),
         ({"joints": {"x": {"hold": "park"}}}, "unknown hold"),
+        ({"joints": {"x": {"high": 1, "park": 2}}}, r"x\.park is 2\.0; expected a place from -inf"),
+        ({"safety": {"failed_reads": -1}}, "expected 0 or more"),
         ({"joints": {"x": {"wraps": [1]}}}, "expected a list of 2"),
         ({"joints": {"x": {"wraps": [1, 0]}}}, r"expected \[from, to\]"),
         ({"safety": {"max_answer_time": -1}}, "expected a positive number"),

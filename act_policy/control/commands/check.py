@@ -13,7 +13,7 @@ from act_policy.control.commands.watch import watch_joints
 from act_policy.control.doubts import near_zero
 from act_policy.control.pacing import Pacer
 from act_policy.control.robots.contract import Contract
-from act_policy.control.robots.robot import Reading, read_robot
+from act_policy.control.robots.robot import Reading, RobotReader
 from act_policy.control.safety.camera_watch import ImageFault
 from act_policy.errors import UserError
 from act_policy.images.levels import frame_levels
@@ -49,16 +49,22 @@ def check(deployment: Deployment, seconds: float) -> list[str]:
     watch = deployment.watch()
     looked: list[float] = []
     image_faults: dict[str, ImageFault] = {}  # the first of each kind and camera
+    reader = RobotReader(deployment.robot, contract.config.safety.failed_reads)
     pacer = Pacer(1 / schema.rate)
     while len(looked) < 3 or time.monotonic() - pacer.begun < seconds:
         looked.append(time.monotonic())
-        reading = read_robot(deployment.robot)
+        if (seen := reader.read()) is None:
+            pacer.wait()
+            continue
+        reading, observation = seen, contract.observation(seen)
         doubt = deployment.doubt_captured(reading, looked[-1], time.monotonic())
-        observation = contract.observation(reading)
         for fault in watch.faults(observation.images, time.monotonic()):
             image_faults.setdefault(fault.name, fault)
         pacer.wait()
     lines = _describe(contract, reading, observation)
+    if reader.failures:
+        times = f"{reader.failures} of {len(looked)} times"
+        lines.append(f"warning   {times} {reader.reason}")
     problems = [doubt.sentence for doubt in contract.doubts]
     problems += [fault.sentence for _, fault in sorted(image_faults.items())]
     problems += [doubt] if doubt else []

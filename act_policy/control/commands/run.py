@@ -19,7 +19,7 @@ from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.errors import UserError
 from act_policy.types import Camera
 
-KEYS = "enter: go, space or any other key: stop, t: take over, q: end"
+KEYS = "enter: go, space or any other key: stop, p: park, t: take over, q: end"
 
 
 def run_command(deployment: Deployment, options: argparse.Namespace, console: Console) -> int:
@@ -28,6 +28,11 @@ def run_command(deployment: Deployment, options: argparse.Namespace, console: Co
     Raises:
         UserError: the check found a problem, or an option cannot be used.
     """
+    if options.release and deployment.contract.config.safety.hold_time is None:
+        raise UserError(
+            f"--release {options.release} is called after safety.hold_time, which the config does "
+            "not give; add it, or leave --release out"
+        )
     if problems := check(deployment, 1.0):
         raise UserError(f"not started: {problems[0]}")
     say = deployment.say

@@ -22,7 +22,7 @@ from act_policy.control.events import EventLog
 from act_policy.control.loop import ControlLoop, OperatorDevice, run
 from act_policy.control.pacing import Pacer, RateWatch
 from act_policy.control.robots.contract import Contract
-from act_policy.control.robots.robot import call_owner, read_robot
+from act_policy.control.robots.robot import RobotReader, call_owner
 from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.errors import UserError
 from act_policy.types import Observation
@@ -155,6 +155,8 @@ def shadow_command(deployment: Deployment, options: argparse.Namespace, console:
             say(f"ready; the operator's device drives the arm; {KEYS}")
             held = _drive(deployment, operator, comparison, options.seconds, device)
         else:
+            for known in deployment.contract.doubts:
+                say(f"problem   {known.sentence}")
             deployment.describe(lambda: ("shadow: nothing is sent", ""))
             say("shadow: nothing is sent; q ends")
             held = ""
@@ -186,13 +188,19 @@ def shadow(
     contract, space = deployment.contract, deployment.contract.space
     schema, executor, watch = contract.schema, deployment.executor(), deployment.watch()
     before: np.ndarray | None = None  # proposed at the step before
+    reader = RobotReader(deployment.robot, contract.config.safety.failed_reads)
     pacer = Pacer(1 / schema.rate)
     turns = RateWatch(schema.rate, contract.config.safety.slowest_rate)
     while not operator.ended and (seconds is None or time.monotonic() - pacer.begun < seconds):
         began = time.monotonic()
         slow = turns.turn(began)
-        reading = read_robot(deployment.robot)
+        reading = reader.read()
         now = time.monotonic()
+        if reading is None:
+            comparison.fault("failed read", reader.reason)
+            before = None
+            pacer.wait()
+            continue
         observation = contract.observation(reading)
         proposal, reason = None, None
         doubt = deployment.doubt_captured(reading, began, now)
@@ -233,6 +241,7 @@ def _drive(
     executor = LedExecutor(deployment, device, comparison)
     events = EventLog(partial(tell, deployment, None))
     loop = ControlLoop(deployment.robot, deployment.contract, executor, events)
+    loop.supervisor.by_policy = False  # a person may lead where the policy may not
     deployment.describe(lambda: (loop.supervisor.mode.value, loop.supervisor.reason))
     run(loop, operator, seconds)
     reason = loop.supervisor.reason

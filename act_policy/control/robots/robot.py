@@ -111,6 +111,38 @@ def read_robot(robot: Robot) -> Reading:
     return call_owner("the robot's observation", robot.get_observation)
 
 
+class RobotReader:
+    """Reads a robot's sensors, and lets pass that its driver fails a few times in a row.
+
+    Args:
+        tolerated: how many failures in a row.
+    """
+
+    def __init__(self, robot: Robot, tolerated: int):
+        self._robot, self._tolerated = robot, tolerated
+        self._in_a_row = 0
+        self.failures = 0
+        self.reason = ""  # of the last failure
+
+    def read(self) -> Reading | None:
+        """Return what is measured now; None where the driver failed and that is tolerated.
+
+        Raises:
+            UserError: it failed too often.
+        """
+        try:
+            reading = read_robot(self._robot)
+        except UserError as error:
+            self.failures += 1
+            self._in_a_row += 1
+            self.reason = str(error)
+            if self._in_a_row > self._tolerated:
+                raise
+            return None
+        self._in_a_row = 0
+        return reading
+
+
 def load_robot(spec: str, schema: Schema) -> Robot:
     """Call the owner's `MODULE:FUNCTION` with the policy's schema.
 

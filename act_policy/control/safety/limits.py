@@ -1,4 +1,4 @@
-"""The last thing between a command and a motor: position, speed and step limits."""
+"""The last thing between a command and a motor: limits of range, step and speed."""
 
 import numpy as np
 
@@ -12,7 +12,11 @@ def limit_command(
     position: np.ndarray,
     seconds: float,
 ) -> tuple[np.ndarray, dict[str, str]]:
-    """Bring a command within every limit.
+    """Bring a command within every limit: shorten its way from the last one, never turn it back.
+
+    Where the measured position is further than max_step from the last command, because the arm was
+    pushed, lags or is measured wrongly, the command may come nearer to it, but need not: a wrong
+    measurement must not draw the arm along.
 
     Args:
         space: holds the limits.
@@ -33,28 +37,28 @@ def limit_command(
                 f"{before[i]:.4g} became {limited[i]:.4g} {space.units[i]}"
             )
 
-    # An arm outside its range may rest there or come back slowly: clipping would pull it in.
+    # An arm outside its range may rest there or come back: clipping would pull it in.
     low, high = np.fmin(space.low, last), np.fmax(space.high, last)
-    reachable = (wanted >= low) & (wanted <= high)
-    command = np.where(reachable, wanted, np.clip(wanted, space.low, space.high))
+    command = np.clip(wanted, low, high)
     note("range", command, wanted)
 
-    # Speed has the last word of the two: a measured position may leap, a command must not follow.
-    for kind, origin, most in (
-        ("step", position, space.max_step),
-        ("speed", last, space.max_speed * seconds),
+    known = np.isfinite(last)
+    way = np.where(known, space.difference(command, np.where(known, last, command)), 0.0)
+    ahead = space.difference(np.where(known, last, command), position)  # of the measured position
+    ahead = np.where(np.isfinite(ahead), ahead, 0.0)
+    most = np.where(np.isfinite(position), space.max_step, np.inf)
+    for kind, least, largest in (
+        ("step", np.minimum(-most - ahead, 0.0), np.maximum(most - ahead, 0.0)),
+        ("speed", -space.max_speed * seconds, space.max_speed * seconds),
     ):
-        known = np.isfinite(origin)
-        start = np.where(known, origin, command)
-        change = space.difference(command, start)
-        far = np.abs(change) > most
-        limited = np.where(far, start + np.clip(change, -most, most), command)
+        shorter = np.where(known, np.clip(way, least, largest), way)
+        limited = np.where(shorter == way, command, last + shorter)
         note(kind, limited, command)
-        command = limited
+        command, way = limited, shorter
 
-    # After such a leap, and the short way round an angle, the way may lead out of the range.
-    turned = np.isfinite(space.period) & np.isfinite(last)
-    command = np.where(turned, last + space.difference(command, last), command)
+    # The short way round an angle may lead out of the range.
+    turned = np.isfinite(space.period) & known
+    command = np.where(turned, last + way, command)
     inside = np.clip(command, low, high)
     note("range", inside, command)
     return space.wrap(inside), cut

@@ -3,6 +3,7 @@
     space, or any other key     stop: hold, until
     enter                       go: at the start, and again after a stop or a fault
     t                           take over with the operator's device, and hand back
+    p                           stop, and go slowly to the parking place
     q                           end the run
 
 A pedal is a keyboard to the computer: set it to send a space. SIGINT (Ctrl-C), SIGTERM, SIGQUIT
@@ -37,7 +38,7 @@ class OperatorInput:
         self._stop_hook = stop_hook
         # Written by the keyboard's thread and by signals, at any moment: each stop is kept.
         self._stops: deque[str] = deque()
-        self._go = self._take_over = False
+        self._go = self._take_over = self._park = False
         self.ended = ""  # what ends the run
         self._ended_at = -math.inf  # when a signal did
 
@@ -52,7 +53,7 @@ class OperatorInput:
         while self._stops:
             stopped = self._stops.popleft()
         if stopped:
-            self._go = False  # a stop also withdraws a start that nobody has seen yet
+            self._go = self._park = False  # it also withdraws what nobody has seen yet
         return stopped
 
     def go_requested(self) -> bool:
@@ -65,12 +66,23 @@ class OperatorInput:
         take_over, self._take_over = self._take_over, False
         return take_over
 
+    def park_requested(self) -> bool:
+        """Whether the operator sends the arm to its parking place, once."""
+        park, self._park = self._park, False
+        return park
+
+    def forget(self) -> None:
+        """Forget all but stops and the end: a fault has come, which nobody had seen by then."""
+        self._go = self._take_over = self._park = False
+
     def key(self, character: str) -> None:
         """A key was pressed."""
         if character in ("\n", "\r"):
             self._go = True
         elif character == "t":
             self._take_over = True
+        elif character == "p":
+            self._park = True
         elif character == "q":
             self.ended = "key q"
         else:

@@ -7,7 +7,9 @@
                                                  ▼
                                              RELEASED
 
-A fault latches: only a person's `resume` leads out of HOLDING, through the soft start again.
+A fault latches: only a person's `resume` leads out of HOLDING, through the soft start again, and
+never in the same tick. After a fault that does not concern the arm's own motion, and on the
+operator's word, a hold goes slowly to the parking place; an operator's stop rests where it is.
 Nothing leads out of RELEASED.
 """
 
@@ -43,6 +45,7 @@ class Supervisor:
         seconds: between two commands.
         max_age: of what an action was made from, in seconds.
         release: the owner's hook at the end of `hold_time`; None holds on.
+        held: called when a hold begins, before it is told.
     """
 
     def __init__(
@@ -53,32 +56,45 @@ class Supervisor:
         seconds: float,
         max_age: float,
         release: Callable[[], None] | None = None,
+        held: Callable[[], None] = lambda: None,
     ):
         self.space = space
         self.mode = Mode.WAITING
         self.reason = self.cause = ""  # of the latest hold, in words and its kind of event
         self._config, self._events = config, events
         self._seconds, self._max_age, self._release = seconds, max_age, release
-        self._last = np.full(len(space.names), np.nan)  # command
+        self._held = held
+        self._last = np.full(len(space.names), np.nan)  # command that the robot took
+        self.by_policy = True  # a person may lead where the policy may not
+        self._odd_since: float | None = None
         self._target: np.ndarray | None = None  # of the approach
         self._since = 0.0  # the present mode
         self._starved = 0.0  # seconds without an action while running, less what is forgiven
-        self._parks = False  # a hold is on its way to its parking place
+        self.parking = False  # a hold is on its way to its parking place
         self.replan = False  # the loop is to forget all chunks: the arm moved without them
 
     @property
     def moving(self) -> bool:
-        """Whether the arm may be in motion."""
+        """Whether somebody's targets move the arm; parking is another motion."""
         return self.mode in (Mode.APPROACHING, Mode.RUNNING)
+
+    @property
+    def last(self) -> np.ndarray:
+        """The last command that the robot took (a,); NaN where there is none."""
+        return self._last
 
     @property
     def wants_policy(self) -> bool:
         """Whether a proposal would be looked at."""
         return self.mode is Mode.RUNNING or (self.mode is Mode.APPROACHING and self._target is None)
 
+    def may_start(self, now: float) -> bool:
+        """Whether a person may let the arm move in this tick, as far as the mode goes."""
+        return self.mode is Mode.WAITING or (self.mode is Mode.HOLDING and now > self._since)
+
     def start(self, now: float) -> None:
         """The operator lets the arm move, at first or after a fault."""
-        if self.mode not in (Mode.WAITING, Mode.HOLDING):
+        if not self.may_start(now):
             return
         self._events.add(now, "start" if self.mode is Mode.WAITING else "resume", "by the operator")
         # the arm may have been moved by hand meanwhile: what counts is where it is measured
@@ -88,29 +104,54 @@ class Supervisor:
     def hand_over(self, now: float, to: str) -> None:
         """Somebody else proposes from now on: their first target is approached slowly, too."""
         self._events.add(now, "handover", f"to the {to}")
+        self.by_policy = to == "policy"
         if self.moving:
             self._approach(now)
 
-    def fault(self, now: float, kind: str, reason: str) -> None:
-        """Hold from now on, if anything moved; the first reason is kept."""
-        if not self.moving:
-            return
-        self.mode, self.reason, self._since, self.replan = Mode.HOLDING, reason, now, True
-        self.cause = kind
-        self._parks = bool(np.isfinite(self.space.park).any())
-        self._events.add(now, kind, reason)
+    def fault(self, now: float, kind: str, reason: str, parks: bool = True) -> None:
+        """Hold from now on, if anything moved; the first reason is kept.
+
+        Args:
+            now: in seconds.
+            kind: of the event.
+            reason: for a person.
+            parks: whether the hold goes to the parking place; else it rests, and ends parking.
+        """
+        if self.mode is Mode.HOLDING and self.parking and not parks:
+            self.parking = False
+            self._events.add(now, kind, f"parking ended: {reason}")
+        if self.moving:
+            self._hold_from(now, kind, reason, parks)
+            self._events.add(now, kind, reason)
 
     def stop(self, now: float, source: str) -> None:
-        """The operator's stop: a fault like any other, and the end of parking."""
-        if self.mode is Mode.HOLDING and self._parks:
-            self._parks = False
-            self._events.add(now, "operator stop", f"the operator ended parking ({source})")
-        self.fault(now, "operator stop", f"the operator stopped the robot ({source})")
+        """The operator's stop: the arm rests where it is."""
+        self.fault(now, "operator stop", f"the operator stopped the robot ({source})", parks=False)
+
+    def park(self, now: float) -> None:
+        """The operator sends the arm to its parking place; without one this is a stop."""
+        if not np.isfinite(self.space.park).any():
+            self.stop(now, "key p, and no joint has a parking place")
+            return
+        reason = "the operator sent the arm to its parking place"
+        if self.moving:
+            self._hold_from(now, "park", reason, parks=True)
+        elif self.mode is Mode.HOLDING:
+            self.parking = True
+        else:
+            return
+        self._events.add(now, "park", reason)
+
+    def _hold_from(self, now: float, kind: str, reason: str, parks: bool) -> None:
+        self.mode, self.reason, self._since, self.replan = Mode.HOLDING, reason, now, True
+        self.cause = kind
+        self.parking = parks and bool(np.isfinite(self.space.park).any())
+        self._held()
 
     def command(
         self, now: float, proposal: Proposal | None, position: np.ndarray
     ) -> np.ndarray | None:
-        """Return the command to send now (a,); None sends nothing.
+        """Return the command to send now (a,); None sends nothing. `taken` must follow.
 
         Args:
             now: in seconds.
@@ -132,17 +173,19 @@ class Supervisor:
         if wanted is None or not np.isfinite(wanted).all():
             return None
         last = np.where(np.isfinite(self._last), self._last, position)
-        if self.mode is Mode.HOLDING:
-            # a motion ends at once, however slowly it may change; a position that is held stays,
-            # whatever is measured
-            last = np.where(self.space.positions, last, 0.0)
-            position = np.where(self._parks & np.isfinite(self.space.park), position, np.nan)
+        if self.mode is not Mode.RUNNING or proposal is None:
+            last = np.where(self.space.positions, last, 0.0)  # a motion ends at once
+        if self.mode is Mode.HOLDING:  # a position that is held stays, whatever is measured
+            position = np.where(self.parking & np.isfinite(self.space.park), position, np.nan)
         command, cut = limit_command(self.space, wanted, last, position, self._seconds)
         if self.mode is Mode.RUNNING and proposal is None:
             cut["no action"] = "the policy has none for this moment; holding until it has"
         self._events.during(now, cut)
-        self._last = command
         return command
+
+    def taken(self, command: np.ndarray) -> None:
+        """The robot took this command (a,): the next one goes on from it."""
+        self._last = command
 
     def _judge(self, now: float, proposal: Proposal) -> None:
         if not (finite := np.isfinite(proposal.action)).all():
@@ -154,6 +197,25 @@ class Supervisor:
                 "stale action",
                 f"the action rests on what was seen {proposal.age:.2f} s ago; "
                 f"max_action_age is {self._max_age:.2f} s",
+            )
+        elif self.mode is Mode.RUNNING and self.by_policy:
+            self._judge_range(now, proposal.action)
+
+    def _judge_range(self, now: float, action: np.ndarray) -> None:
+        space, limit = self.space, self._config.odd_action_time
+        odd = np.flatnonzero((action < space.odd_low) | (action > space.odd_high))
+        if len(odd) == 0 or limit == 0:
+            self._odd_since = None
+            return
+        if self._odd_since is None:
+            self._odd_since = now
+        if (since := now - self._odd_since) > limit:
+            i = odd[0]
+            self.fault(
+                now,
+                "odd action",
+                f"the policy has asked for {space.names[i]} = {action[i]:.4g} {space.units[i]} or "
+                f"the like for {since:.1f} s, far outside what was demonstrated",
             )
 
     def _starve(self, now: float, without: bool) -> None:
@@ -171,7 +233,8 @@ class Supervisor:
     def _approach(self, now: float) -> None:
         self.mode, self.reason, self._since = Mode.APPROACHING, "", now
         self._starved = 0.0
-        self._target, self.replan = None, True
+        self._target, self.replan, self._odd_since = None, True, None
+        self.parking = False
 
     def _approach_target(
         self, now: float, proposal: Proposal | None, position: np.ndarray
@@ -215,7 +278,7 @@ class Supervisor:
         """Return the command of a hold; past hold_time call the owner's hook, once."""
         limit = self._config.hold_time
         if limit is not None and self._release is not None and now - self._since > limit:
-            self.mode = Mode.RELEASED
+            self.mode, self.parking = Mode.RELEASED, False
             self._events.add(now, "release", f"after {limit} s of holding: {self.reason}")
             try:
                 self._release()
@@ -223,7 +286,7 @@ class Supervisor:
                 self._events.add(now, "release failed", repr(error))
             return None
         rest = self._rest(position)
-        if not self._parks or not np.isfinite(rest).all():
+        if not self.parking or not np.isfinite(rest).all():
             return rest
         park = self.space.park
         return self._towards(np.where(np.isfinite(park), park, rest), rest)[0]

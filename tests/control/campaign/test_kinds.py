@@ -9,7 +9,7 @@ import pytest
 from act_policy import Schema
 from tests.control.campaign.drive import LEKIWI, SO101, drive, write_sine_policy
 
-CONFIG = "[timing]\nexecute_steps = 30\n[safety]\nmax_tick_time = 5\n"
+CONFIG = "[timing]\nexecute_steps = 30\n[safety]\nmax_answer_time = 5\nmax_tick_time = 5\n"
 
 
 def test_a_base_of_lerobots_names_rests_at_0_after_a_stop_and_at_the_end(tmp_path: Path) -> None:

@@ -34,9 +34,25 @@ def test_keys() -> None:
 def test_a_stop_withdraws_a_start() -> None:
     operator = OperatorInput()
     operator.key("\n")
+    operator.key("p")
     operator.key(" ")
     assert operator.stop_requested() == "key"
     assert not operator.go_requested()
+    assert not operator.park_requested()
+
+
+def test_what_is_forgotten_is_not_a_stop() -> None:
+    operator = OperatorInput()
+    for key in "\npt":
+        operator.key(key)
+    operator.stop("SIGUSR1")
+    operator.key("q")
+    operator.forget()
+    assert not operator.go_requested()
+    assert not operator.park_requested()
+    assert not operator.handover_requested()
+    assert operator.stop_requested() == "SIGUSR1"
+    assert operator.ended == "key q"
 
 
 def test_the_owners_hook_is_asked_every_time() -> None:
