@@ -52,7 +52,7 @@ def test_a_short_rest_is_forgiven() -> None:
         bench.inference.delay = 0.7  # longer than the rest of the chunk
         bench.run(14)
         bench.inference.delay = 0.0
-        bench.run(60)
+        bench.run(40)
     assert bench.events.counts["no action"] > 5  # more than max_starved_time in all
     assert bench.supervisor.mode is Mode.RUNNING
 

@@ -129,7 +129,7 @@ class AsynchronousExecutor:
                 self._resting_since = now
             return None
         if self._resting_since is not None:
-            self._blending.begin(now, None)
+            self._blending.leave_rest()
             self._resting_since = None
         return Proposal(self._blending.mix(now, proposal.action), proposal.age)
 
@@ -147,6 +147,7 @@ class AsynchronousExecutor:
                 self._ready = trajectory  # one that still waits is older, and gives way
             else:
                 self._chunks.append(trajectory)
+                self._blending.bridge()
         if not self._inference.busy:
             self._waiting_since = None
         elif self._waiting_since is not None and now - self._waiting_since > self._max_answer_time:
@@ -162,7 +163,7 @@ class AsynchronousExecutor:
         if self._ready is not None and (action is None or self._blending.passed(now)):
             following = self._blending.action_of(self._ready, now)
             if following is not None:  # else it came after its own end
-                self._blending.begin(now, present)
+                self._blending.follow(now, present)
                 self._chunks, action = [self._ready], following
             self._ready = None
         return None if action is None else Proposal(action, now - self._chunks[-1].captured)
@@ -175,6 +176,8 @@ class AsynchronousExecutor:
             if now - chunk.captured <= self.max_age
             and (action := self._blending.action_of(chunk, now)) is not None
         ]
+        if len(said) < len(self._chunks):
+            self._blending.bridge()
         self._chunks = [chunk for chunk, _ in said]
         if not said:
             return None

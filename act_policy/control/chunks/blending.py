@@ -42,11 +42,11 @@ class Trajectory(NamedTuple):
 
 
 class Blending:
-    """Pass out of an earlier chunk, or out of rest, over a number of steps.
+    """Pass into a new chunk over a number of steps, and make up for what else would be a step.
 
     The share of the new action grows in equal parts, one per command: a motor that gets more
-    commands than the policy has steps gets smaller ones. Out of rest, the way that is missing at
-    the beginning is made up for in the same parts. Switches and wrapping angles change at once.
+    commands than the policy has steps gets smaller ones. Switches and wrapping angles change at
+    once.
 
     Args:
         steps: of the policy; 0 changes at once.
@@ -59,10 +59,12 @@ class Blending:
         self._steps, self._rate, self._tick = steps, rate, period * rate
         self._jumps, self._positions, self._max_age = space.jumps, space.positions, max_age
         self._smooth = None if abs(self._tick - 1) < _ROUNDING else ~space.jumps
-        self._since, self._passes = -np.inf, False
+        self._since = -np.inf
         self._earlier: Trajectory | None = None
-        self._missing: np.ndarray | None = None  # (a,) from the new action to where the arm rests
         self._last: np.ndarray | None = None  # the action that was handed out
+        # from where the next action passes on, and in how many steps
+        self._here: tuple[np.ndarray, float] | None = None
+        self._missing: list[tuple[float, float, np.ndarray]] = []  # since, steps, way back (a,)
 
     def action_of(self, trajectory: Trajectory, now: float) -> np.ndarray | None:
         """Return a chunk's own action (a,) for this moment; None outside the chunk."""
@@ -70,38 +72,52 @@ class Blending:
 
     def passed(self, now: float) -> bool:
         """Whether another chunk may follow, since the last has passed in."""
-        return self._share(now) >= 1 - _ROUNDING
+        return self._share(now, self._since, self._steps + 1) >= 1 - _ROUNDING
 
-    def begin(self, now: float, earlier: Trajectory | None) -> None:
-        """Pass out of a chunk from now on; None passes out of rest, where the arm is by now."""
-        self._since, self._earlier, self._missing = now, earlier, None
-        self._passes = self._steps > 0 and self._last is not None
+    def follow(self, now: float, earlier: Trajectory | None) -> None:
+        """Pass out of a chunk from now on; None for the first."""
+        self._since, self._earlier = now, earlier
+
+    def leave_rest(self) -> None:
+        """Pass out of rest over the same steps: positions are where they were left, motions 0."""
+        if self._last is not None:
+            self._earlier, self._missing = None, []
+            self._here = np.where(self._positions, self._last, 0.0), self._steps + 1
+
+    def bridge(self) -> None:
+        """Pass over a change within one step of the policy: an ensemble has other chunks now."""
+        if self._last is not None and self._here is None:
+            self._here = self._last, 1.0
 
     def mix(self, now: float, action: np.ndarray) -> np.ndarray:
         """Return the action (a,) on the way to the given one."""
-        share, wanted = self._share(now), action
-        if self._passes and self._last is not None and share < 1:
-            before = self._before(now)
-            if before is not None:
-                wanted = before + share * (action - before)
-            else:  # positions are where they were left, and motions are zero
-                if self._missing is None:
-                    here = np.where(self._positions, self._last, 0.0)
-                    self._missing = (here - action) / (1 - share + self._tick / (self._steps + 1))
-                wanted = action + (1 - share) * self._missing
+        wanted = self._after_earlier(now, action)
+        missing = [each for each in self._missing if self._share(now, *each[:2]) < 1]
+        for since, steps, way in missing:
+            wanted = wanted + (1 - self._share(now, since, steps)) * way
+        if self._here is not None:
+            here, steps = self._here
+            way, left = here - wanted, 1 - self._share(now, now, steps)
+            missing.append((now, steps, way))
+            wanted = wanted + max(0.0, left) * way
+        self._here, self._missing = None, missing
         self._last = np.where(self._jumps, action, wanted)
         return self._last
 
-    def _share(self, now: float) -> float:
-        """Return the share of the new action."""
-        return ((now - self._since) * self._rate + self._tick) / (self._steps + 1)
+    def _after_earlier(self, now: float, action: np.ndarray) -> np.ndarray:
+        """Return the action (a,) between the earlier chunk's and the given one."""
+        earlier, share = self._earlier, self._share(now, self._since, self._steps + 1)
+        if earlier is None or self._steps == 0 or share >= 1:
+            self._earlier = None
+            return action
+        before = self.action_of(earlier, now)
+        if before is None or now - earlier.captured > self._max_age:  # it is over
+            self._earlier = None
+            if self._here is None and self._last is not None:
+                self._here = self._last, (1 - share) * (self._steps + 1) + self._tick
+            return action
+        return before + share * (action - before)
 
-    def _before(self, now: float) -> np.ndarray | None:
-        """Return what the earlier chunk says (a,); None once it is over or too old."""
-        earlier = self._earlier
-        if earlier is not None and now - earlier.captured <= self._max_age:
-            before = self.action_of(earlier, now)
-            if before is not None:
-                return before
-        self._earlier = None
-        return None
+    def _share(self, now: float, since: float, steps: float) -> float:
+        """Return the share of the new action."""
+        return ((now - since) * self._rate + self._tick) / steps

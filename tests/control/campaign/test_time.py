@@ -24,9 +24,9 @@ def test_a_loop_that_slows_down_is_held_and_recorded_as_long_as_it_was(
 ) -> None:
     folder = tmp_path / "recorded"
     options = ["--record", str(folder), "--task", "swing"]
-    keys = [(0.0, "\n"), (5.0, "q")]
+    keys = [(0.0, "\n"), (4.0, "q")]
     config = CONFIG + "[safety]\nslowest_rate = 0.8\nmax_tick_time = 5\n"  # it falls to 12 of 30
-    life = drive(tmp_path, policy, keys, fault="slow:1.5", config=config, options=options)
+    life = drive(tmp_path, policy, keys, fault="slow:1", config=config, options=options)
     assert life.code == 1
     assert "slow loop" in life.kinds()
     at = next(time for time, kind, _ in life.events if kind == "slow loop")

@@ -21,7 +21,7 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize("disk", ["full", "empty"])
+@pytest.mark.parametrize("disk", ["full", pytest.param("empty", marks=pytest.mark.slow)])
 def test_a_full_disk_keeps_the_summary(tmp_path: Path, disk: str) -> None:
     policy = onnx_for_tests.write_calm_policy(tmp_path / "p.onnx")
     folder = tmp_path / "recorded"

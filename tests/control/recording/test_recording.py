@@ -164,6 +164,7 @@ def test_a_journal_of_another_version_is_kept_and_named(tmp_path: Path) -> None:
     assert journal.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_recordings_become_a_lerobot_dataset(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
