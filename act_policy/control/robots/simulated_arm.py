@@ -85,7 +85,8 @@ class SimulatedArm:
             row = int((0.5 + 0.4 * np.tanh(value)) * height)
             image[row:, column] = shades[1]
         tint = np.array([1, 0, -1]) * self._tints.get(camera.name, 0)
-        return np.clip(image + tint, 0, 255).astype(np.uint8)
+        drawn: np.ndarray = np.clip(image + tint, 0, 255).astype(np.uint8)
+        return drawn
 
 
 def _shades(levels: ImageLevels) -> tuple[int, int]:
