@@ -60,7 +60,7 @@ class SafetyConfig:
         with actions is taken off, so that many short rests count as well.
     max_tick_time: the longest that one turn of the loop may take, with the robot's own calls.
     slowest_rate: of the loop's looks at the robot, as a share of the policy's rate or a lower
-        motor_rate, over two seconds without the latest turn among them; 0 does not check.
+        motor_rate, over two seconds without the longest turn among them; 0 does not check.
     max_image_age: how long before it was asked a robot may say that its images were taken.
     frozen_camera_time: how long a camera may repeat identical images; 0 does not compare them.
     slowest_camera: of the looks at a camera, the share that must find a new image, over two

@@ -277,6 +277,8 @@ def _write_hdf5(
         success=about.outcome,
         vectors=vectors,
         instruction=about.instruction,
+        timestamps=source.timestamps(episode),
+        ended=about.ended,
     )
 
 
