@@ -94,14 +94,15 @@ class AsynchronousExecutor:
         self._resting_since: float | None = -np.inf  # None while there are actions
         self._asked_for: float | None = None  # captured, of the question whose answer counts
         self._waiting_since: float | None = None
+        self._failure: PolicyError | None = None
 
     def observe(self, observation: Observation[np.ndarray], captured: float, now: float) -> None:
-        """Show what the robot sees; ask the policy if it is free and its turn has come.
-
-        Raises:
-            PolicyError: as by `action`.
-        """
-        self._collect(now)  # the policy is free as soon as its answer is there
+        """Show what the robot sees; ask the policy if it is free and its turn has come."""
+        try:
+            self._collect(now)  # the policy is free as soon as its answer is there
+        except PolicyError as error:
+            self._failure = error  # for `action`
+            return
         if self._inference.busy:
             if self._waiting_since is None:
                 self._waiting_since = now  # asked before a reset: the wait begins again
@@ -119,6 +120,9 @@ class AsynchronousExecutor:
         Raises:
             PolicyError: the policy died, took too long, or predicted a broken chunk.
         """
+        if (failure := self._failure) is not None:
+            self._failure = None
+            raise failure
         self._collect(now)
         if self._coefficient is None:
             proposal = self._newest(now)

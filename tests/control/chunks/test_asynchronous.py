@@ -330,6 +330,19 @@ def test_a_chunk_that_is_not_finite_is_refused(bad: float) -> None:
         follow(executor, clock, 9)
 
 
+def test_only_the_action_tells_of_a_failure() -> None:
+    """An executor that drives by something else observes all the same."""
+    executor, inference, clock = make(delay=STEP)
+    inference.predict = lambda observation: np.zeros((3, 3))
+    executor.observe(observe(), clock.now, clock.now)
+    clock.now += STEP
+    executor.observe(observe(), clock.now, clock.now)
+    with pytest.raises(PolicyError, match="expected a chunk of floats"):
+        executor.action(clock.now)
+    executor.reset()
+    assert executor.action(clock.now) is None
+
+
 @pytest.mark.parametrize("name", ["execute_steps", "blend_steps"])
 def test_more_steps_than_a_chunk_has_are_refused(name: str) -> None:
     with pytest.raises(UserError, match=rf"timing\.{name} is 11, the policy's chunk has 10"):
