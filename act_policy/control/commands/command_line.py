@@ -4,6 +4,7 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from act_policy.control.commands.check import check_command
 from act_policy.control.commands.deployment import asking_for_packages, deploy
@@ -27,17 +28,18 @@ def main(
     """
     options = _parser(program).parse_args(arguments)
     console, signals = Console(sys.stdout, sys.stderr), EndingSignals()
-    try:
-        with signals.raised():
+    with signals.raised():
+        try:
             return _run(options, console, signals)
-    except UserError as error:
-        for each in _user_errors(error):
-            console.complain(f"error: {each}")
-        return 2
-    except KeyboardInterrupt as ended:  # `Ended`, or a second signal during a loop
-        return 128 + (ended.number if isinstance(ended, Ended) else signal.SIGINT)
-    finally:
-        console.close()
+        except UserError as error:
+            for each in _user_errors(error):
+                console.complain(f"error: {each}")
+            return 2
+        except KeyboardInterrupt as ended:  # `Ended`, or a second signal during a loop
+            return 128 + (ended.number if isinstance(ended, Ended) else signal.SIGINT)
+        finally:
+            with suppress(KeyboardInterrupt), signals.finishing():
+                console.close()
 
 
 def _run(options: argparse.Namespace, console: Console, signals: EndingSignals) -> int:
