@@ -104,11 +104,12 @@ def _parser(program: str) -> argparse.ArgumentParser:
         sub.add_argument(
             "--page", type=int, metavar="PORT", help="show the robot to browsers of this machine"
         )
-        sub.add_argument(
-            "--release",
-            help="MODULE:FUNCTION that lets the robot go limp, so that a person can move it"
-            + ("; called after safety.hold_time" if name in ("run", "trials") else ""),
-        )
+        if name != "trials":  # whose arm rests for as long as a person resets the scene
+            sub.add_argument(
+                "--release",
+                help="MODULE:FUNCTION that lets the robot go limp, so that a person can move it"
+                + ("; called after safety.hold_time" if name == "run" else ""),
+            )
         if name == "check":
             sub.add_argument(
                 "--watch", action="store_true", help="go on to print the joints as they move"

@@ -80,7 +80,6 @@ def _run_episodes(
             contract,
             executor,
             EventLog(partial(tell, deployment, log)),
-            release=deployment.load_release(options.release),
         )
         say(f"ready; enter: go, space or any other key: stop, {KEYS}, q: end")
         session = TrialSession(
@@ -90,7 +89,7 @@ def _run_episodes(
         deployment.describe(session.describe)
         with operator.listening():
             punctuality = run(loop, operator, after_tick=session.after_tick)
-        say(f"ended by {operator.ended or 'the release of the arm'}; {punctuality}")
+        say(f"ended by {operator.ended}; {punctuality}")
 
 
 def _finish(folder: Path, results: TrialResults, deployment: Deployment) -> None:
