@@ -83,6 +83,8 @@ class TrialInput(OperatorInput):
             self._verdict = character
             if self.phase is Phase.RUN:
                 self.stop(f"key {character}")
+        elif character == "p":  # episodes begin at the start pose and nowhere else
+            self.stop("key p")
         elif character not in ("\r", "\n") or self.phase in (Phase.RESET, Phase.RETURN):
             super().key(character)
 
