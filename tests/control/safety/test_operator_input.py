@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from act_policy.control.safety.operator_input import OperatorInput
+from act_policy.control.safety.operator_input import BUNCH_SECONDS, OperatorInput
 
 
 def test_keys() -> None:
@@ -80,6 +80,8 @@ def test_signals_and_keys_while_listening(tmp_path: Path) -> None:
         assert operator.ended == ""
         os.kill(os.getpid(), signal.SIGHUP)  # the terminal is gone: an arm must not go on alone
         assert operator.ended == "SIGHUP"
+        os.kill(os.getpid(), signal.SIGTERM)  # a system that shuts down sends several
+        time.sleep(BUNCH_SECONDS + 0.1)
         with pytest.raises(KeyboardInterrupt, match="a second SIGINT"):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
