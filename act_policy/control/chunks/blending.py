@@ -62,6 +62,8 @@ class Blending:
         self._since = -np.inf
         self._earlier: Trajectory | None = None
         self._last: np.ndarray | None = None  # the action that was handed out
+        self._moved: np.ndarray | float = 0.0  # its difference from the one before it
+        self._apart: np.ndarray | None = None  # (a,) from the new chunk's to the earlier's action
         # from where the next action passes on, and in how many steps
         self._here: tuple[np.ndarray, float] | None = None
         self._missing: list[tuple[float, float, np.ndarray]] = []  # since, steps, way back (a,)
@@ -76,7 +78,7 @@ class Blending:
 
     def follow(self, now: float, earlier: Trajectory | None) -> None:
         """Pass out of a chunk from now on; None for the first."""
-        self._since, self._earlier = now, earlier
+        self._since, self._earlier, self._apart = now, earlier, None
 
     def leave_rest(self) -> None:
         """Pass out of rest over the same steps: positions are where they were left, motions 0."""
@@ -87,7 +89,7 @@ class Blending:
     def bridge(self) -> None:
         """Pass over a change within one step of the policy: an ensemble has other chunks now."""
         if self._last is not None and self._here is None:
-            self._here = self._last, 1.0
+            self._here = self._last + self._moved, 1.0  # it goes on as it did
 
     def mix(self, now: float, action: np.ndarray) -> np.ndarray:
         """Return the action (a,) on the way to the given one."""
@@ -101,8 +103,10 @@ class Blending:
             missing.append((now, steps, way))
             wanted = wanted + max(0.0, left) * way
         self._here, self._missing = None, missing
-        self._last = np.where(self._jumps, action, wanted)
-        return self._last
+        wanted = np.where(self._jumps, action, wanted)
+        self._moved = 0.0 if self._last is None else wanted - self._last
+        self._last = wanted
+        return wanted
 
     def _after_earlier(self, now: float, action: np.ndarray) -> np.ndarray:
         """Return the action (a,) between the earlier chunk's and the given one."""
@@ -111,12 +115,13 @@ class Blending:
             self._earlier = None
             return action
         before = self.action_of(earlier, now)
-        if before is None or now - earlier.captured > self._max_age:  # it is over
-            self._earlier = None
-            if self._here is None and self._last is not None:
-                self._here = self._last, (1 - share) * (self._steps + 1) + self._tick
-            return action
-        return before + share * (action - before)
+        if before is not None and now - earlier.captured <= self._max_age:
+            self._apart = before - action
+        elif self._apart is None:  # it ended with the command before
+            if self._last is None:
+                return action
+            self._apart = self._last + self._moved - action
+        return action + (1 - share) * self._apart  # once it is over, as far apart as it was
 
     def _share(self, now: float, since: float, steps: float) -> float:
         """Return the share of the new action."""

@@ -250,7 +250,7 @@ def test_after_a_rest_the_arm_goes_on_from_where_it_is(
 def test_no_latency_makes_a_step(
     latencies: list[float], motor_rate: float | None, ensemble: dict[str, float]
 ) -> None:
-    """A policy that goes on from what it sees by 0.5 a step: nothing near the 3 of a bare chunk."""
+    """A policy that goes on from what it sees by 0.5 a step; a bare chunk would jump by 4.5."""
     timing = {"motor_rate": motor_rate} if motor_rate else {}
     executor, inference, clock = make(safety={"max_answer_time": 9}, **timing, **ensemble)
     inference.predict = swinging
@@ -265,7 +265,7 @@ def test_no_latency_makes_a_step(
             most = most if where is None else max(most, abs(arm - where))
             where = arm
         clock.now += STEP / ticks
-    assert most * ticks < 1.5
+    assert most * ticks < (1.5 if ensemble and motor_rate else 0.8)
 
 
 def test_a_base_begins_to_roll_in_steps_after_a_rest() -> None:
