@@ -161,7 +161,7 @@ class TrialSession:
         elif self._began is None:
             self._began = now
         elif now - self._began >= SETTLE_SECONDS:
-            self._operator.stop("the start pose is reached")
+            self._rest(now, "the start pose is reached")
             self._enter(Phase.RESET)
 
     def _watch_run(self, now: float, mode: Mode) -> None:
@@ -170,12 +170,16 @@ class TrialSession:
                 self._began = now
                 self._film.begin(f"episode_{self._number:03d}.webp")
             self._ran = now - self._began
-            if self._ran >= self._seconds and not self._ended_by:
+            if self._ran >= self._seconds:
                 self._ended_by = "the time"
-                self._operator.stop("the time of the episode is over")
+                self._rest(now, "the time of the episode is over")
         elif not self._loop.supervisor.moving:
             self._ended_by = self._ended_by or self._loop.supervisor.reason
             self._enter(Phase.JUDGE)
+
+    def _rest(self, now: float, reason: str) -> None:
+        """Hold from now on, where the arm is."""
+        self._loop.supervisor.fault(now, "trial", reason, parks=False)
 
     def _judge(self, verdict: str) -> None:
         name = self._film_name
