@@ -123,6 +123,6 @@ class Blending:
             self._apart = self._last + self._moved - action
         return action + (1 - share) * self._apart  # once it is over, as far apart as it was
 
-    def _share(self, now: float, since: float, steps: float) -> float:
+    def _share(self, now: float, since: float, steps: int | float) -> float:
         """Return the share of the new action."""
         return ((now - since) * self._rate + self._tick) / steps
