@@ -56,7 +56,8 @@ class Blending:
     """
 
     def __init__(self, steps: int, rate: float, period: float, space: ActionSpace, max_age: float):
-        self._steps, self._rate, self._tick = steps, rate, period * rate
+        self._steps, self._span = steps, steps + 1.0
+        self._rate, self._tick = rate, period * rate
         self._jumps, self._positions, self._max_age = space.jumps, space.positions, max_age
         self._smooth = None if abs(self._tick - 1) < _ROUNDING else ~space.jumps
         self._since = -np.inf
@@ -74,7 +75,7 @@ class Blending:
 
     def passed(self, now: float) -> bool:
         """Whether another chunk may follow, since the last has passed in."""
-        return self._share(now, self._since, self._steps + 1) >= 1 - _ROUNDING
+        return self._share(now, self._since, self._span) >= 1 - _ROUNDING
 
     def follow(self, now: float, earlier: Trajectory | None) -> None:
         """Pass out of a chunk from now on; None for the first."""
@@ -84,7 +85,7 @@ class Blending:
         """Pass out of rest over the same steps: positions are where they were left, motions 0."""
         if self._last is not None:
             self._earlier, self._missing = None, []
-            self._here = np.where(self._positions, self._last, 0.0), self._steps + 1
+            self._here = np.where(self._positions, self._last, 0.0), self._span
 
     def bridge(self) -> None:
         """Pass over a change within one step of the policy: an ensemble has other chunks now."""
@@ -110,7 +111,7 @@ class Blending:
 
     def _after_earlier(self, now: float, action: np.ndarray) -> np.ndarray:
         """Return the action (a,) between the earlier chunk's and the given one."""
-        earlier, share = self._earlier, self._share(now, self._since, self._steps + 1)
+        earlier, share = self._earlier, self._share(now, self._since, self._span)
         if earlier is None or self._steps == 0 or share >= 1:
             self._earlier = None
             return action
