@@ -293,6 +293,7 @@ def _report(
         "decided": schedule.is_decided,
         "verdicts": verdicts,
         "policies": shown,
+        "demonstrations": None if motion is None else motion.compare(actions, 1)._asdict(),
         "confidence_of_each_pair": of_each,
         "settings": asdict(config),
         "versions": versions(),

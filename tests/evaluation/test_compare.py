@@ -67,6 +67,7 @@ def test_the_better_policy_is_found(pair: list[Contestant], tmp_path: Path) -> N
     assert seeds == [list(range(10, 10 + verdict["pairs"]))] * 2
     assert len(seeds[0]) < CONFIG.episodes
     assert far["success_rate"] - near["success_rate"] == pytest.approx(verdict["difference"])
+    assert report["demonstrations"] == {"jerk": pytest.approx(1.0), "jumps": pytest.approx(1 / 29)}
     assert near["smoothness"]["jerk"] < 0.5
     assert near["smoothness"]["jumps"] == 0.0
     page = (out / "report.html").read_text()

@@ -68,7 +68,7 @@ def write_comparison_report(
         table=tabulate_policies(report),
         courses=draw_courses(report, schedule),
         times=draw_times(policies, settings["max_steps"]),
-        smoothness=tabulate_smoothness(policies),
+        smoothness=tabulate_smoothness(report),
         strips=_show_seeds(list(policies), results, schema, build, workers, films),
         origin=tabulate_origin({**settings, **_checkpoints(policies), **report["versions"]}),
     )
@@ -160,14 +160,16 @@ def draw_times(policies: Mapping[str, Mapping[str, Any]], max_steps: int | None)
     return plot_lines(curves, "step", "% of episodes", "Succeeded by then", size=(620, 320))
 
 
-def tabulate_smoothness(policies: Mapping[str, Mapping[str, Any]]) -> Table | None:
+def tabulate_smoothness(report: Mapping[str, Any]) -> Table | None:
     """Tabulate jerk and jumps; None without demonstrations to compare with."""
-    if any(policy["smoothness"] is None for policy in policies.values()):
+    if report["demonstrations"] is None:
         return None
-    rows = [["demonstrations", "1", "1.0%"]]
-    for name, policy in policies.items():
-        jerk, jumps = policy["smoothness"]["jerk"], policy["smoothness"]["jumps"]
-        rows.append([name, f"{jerk:.3g}", "-" if jumps is None else f"{jumps:.1%}"])
+    measured = {"demonstrations": report["demonstrations"]}
+    measured |= {policy["name"]: policy["smoothness"] for policy in report["policies"]}
+    rows = []
+    for name, smoothness in measured.items():
+        jumps = smoothness["jumps"]
+        rows.append([name, f"{smoothness['jerk']:.2f}", "-" if jumps is None else f"{jumps:.1%}"])
     return tabulate(["", "jerk", "large jumps between chunks"], rows)
 
 
