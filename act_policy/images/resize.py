@@ -47,12 +47,13 @@ def fit_images(observation: Observation[np.ndarray], schema: Schema) -> Observat
     Raises:
         UserError: an image has neither the policy's size nor that of the original frames.
     """
-    if np.ndim(observation.state) != 1:
-        return observation
     made = {camera.name: camera for camera in schema.cameras if camera.source_size is not None}
+    if np.ndim(observation.state) != 1 or not made:
+        return observation  # its images may not be drawn yet, and need not be
+    frames = {name: observation.images[name] for name in observation.images}
     images = {
-        name: camera_image(np.asarray(image), made[name]) if name in made else image
-        for name, image in observation.images.items()
+        name: camera_image(np.asarray(frame), made[name]) if name in made else frame
+        for name, frame in frames.items()
     }
     return observation._replace(images=images)
 
