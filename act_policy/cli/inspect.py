@@ -10,6 +10,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from act_policy.cli.entry import make_settings, plain
+
 WARNED = 3
 """Exit code of strict=true where there are warnings."""
 
@@ -40,8 +42,15 @@ def main(config: DictConfig) -> None:
         console.print(table)
     for line in finding_lines(inspection):
         console.print(line, soft_wrap=True)
+    augmented = []
+    if any(plain(config.augmentation).values()):
+        from act_policy.training.augmentation import AugmentationConfig
+        from act_policy.training.augmented_samples import draw_augmented
+
+        settings = make_settings(AugmentationConfig, config.augmentation)
+        augmented = draw_augmented(settings, inspection.looks)
     out = Path(config.out or f"{Path(config.path).resolve().name}.inspection.html")
-    write_page(out, inspection_page(inspection))
+    write_page(out, inspection_page(inspection, augmented))
     console.print(
         f"{verdict_line(inspection)}; {out}", markup=False, highlight=False, soft_wrap=True
     )

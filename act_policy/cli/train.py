@@ -18,7 +18,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from act_policy.cli.entry import load_yaml, plain
+from act_policy.cli.entry import load_yaml, make_settings, plain
 
 
 def main(config: DictConfig) -> float | None:
@@ -47,6 +47,7 @@ def main(config: DictConfig) -> float | None:
     from act_policy.data.inspection.evidence import InspectionConfig
     from act_policy.data.loading.datamodule import DemonstrationDataModule
     from act_policy.report.learning_curves import read_metrics
+    from act_policy.training.augmentation import AugmentationConfig
     from act_policy.training.build import build_training, train
     from act_policy.training.check_demonstrations import check_demonstrations
     from act_policy.training.fine_tuning import network_config
@@ -90,6 +91,7 @@ def main(config: DictConfig) -> float | None:
         fine_tuned=config.get("init") is not None,
         kl_weight=config.loss.kl_weight,
         backbone_weights=config.backbone_weights,
+        augmentation=make_settings(AugmentationConfig, config.augmentation),
     )
 
     def begin(trainer: object, module: object) -> None:
@@ -164,6 +166,8 @@ def migrate_config(saved: DictConfig, config: DictConfig) -> DictConfig:
     if "loss" not in saved:
         saved.loss = {"kl_weight": saved.model.pop("kl_weight")}
         saved.backbone_weights = saved.model.pop("backbone_weights")
+    if "augmentation" not in saved:
+        saved.augmentation = config.augmentation
     if saved.callbacks.keys() != config.callbacks.keys():
         saved.callbacks = config.callbacks
     for group in ("optim", "trainer", *(f"callbacks.{name}" for name in config.callbacks)):

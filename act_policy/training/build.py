@@ -12,6 +12,7 @@ from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
+from act_policy.training.augmentation import Augmentation, AugmentationConfig
 from act_policy.training.callbacks.stop_on_signal import StopOnSignal
 from act_policy.training.fine_tuning import start_from
 from act_policy.training.optimizer import OptimizerConfig
@@ -31,6 +32,7 @@ def build_training(
     fine_tuned: bool = False,
     kl_weight: float | None = None,
     backbone_weights: str | Path | None = None,
+    augmentation: AugmentationConfig | None = None,
 ) -> PolicyTraining:
     """Make the policy for these demonstrations and what trains it; see `PolicyTraining`.
 
@@ -46,6 +48,7 @@ def build_training(
         fine_tuned: whether the run to resume started from a policy.
         kl_weight: weight of the KL term; None without a CVAE.
         backbone_weights: of a new network's image encoder, see `load_backbone_weights`.
+        augmentation: how samples are changed; None leaves them as they are.
 
     Raises:
         UserError: a setting is impossible, or a resumed run cannot change it.
@@ -67,7 +70,12 @@ def build_training(
     shown = {*policy.demonstration_seeds, *data.demonstration_seeds}
     policy.demonstration_seeds = tuple(sorted(shown))
     names = [episode.name for episode in data.dataset.episodes]
-    return PolicyTraining(policy, optimizer, max_steps, max_minutes, kl_weight, seed, names)
+    augment = None
+    if augmentation is not None:
+        augment = Augmentation(augmentation, data.schema.camera_names)
+    return PolicyTraining(
+        policy, optimizer, max_steps, max_minutes, kl_weight, seed, names, augment
+    )
 
 
 def train(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import lightning
@@ -14,9 +15,12 @@ from act_policy.data.loading.batches import Batch
 from act_policy.errors import UserError, check_whole_number
 from act_policy.model.act import ACTOutput, Latent
 from act_policy.model.policy import ACTPolicy
+from act_policy.training.augmentation import Augmentation
 from act_policy.training.averaged_weights import average_weights
+from act_policy.training.callbacks.checkpoints import how_to_go_on
 from act_policy.training.losses import action_l1, gaussian_kl
 from act_policy.training.optimizer import OptimizerConfig, build_optimizer, parameter_groups
+from act_policy.types import Observation
 
 
 class PolicyTraining(lightning.LightningModule):
@@ -26,8 +30,9 @@ class PolicyTraining(lightning.LightningModule):
     kl_weight * KL when the policy has a CVAE.
 
     Apart from the weights, everything that a step depends on (learning rate, random numbers of
-    dropout and z) is a function of the step's number, so a resumed run continues exactly as if it
-    had never stopped. A limit in minutes is the exception: the cosine then follows the clock.
+    dropout, z and augmentation) is a function of the step's number, so a resumed run continues
+    exactly as if it had never stopped. A limit in minutes is the exception: the cosine then follows
+    the clock.
 
     Args:
         policy: the policy to train.
@@ -35,8 +40,9 @@ class PolicyTraining(lightning.LightningModule):
         max_steps: where training ends; the cosine ends there too.
         max_minutes: ends training, and the cosine, if this limit is reached first.
         kl_weight: weight of the KL term; None without a CVAE.
-        seed: of dropout and z.
+        seed: of dropout, z and augmentation.
         episode_names: file names, to name the sample that stopped training.
+        augmentation: changes what the policy sees in training; None changes nothing.
     """
 
     def __init__(
@@ -48,6 +54,7 @@ class PolicyTraining(lightning.LightningModule):
         kl_weight: float | None = None,
         seed: int = 0,
         episode_names: Sequence[str] = (),
+        augmentation: Augmentation | None = None,
     ) -> None:
         super().__init__()
         check_whole_number("max_steps", max_steps, 1)
@@ -69,6 +76,7 @@ class PolicyTraining(lightning.LightningModule):
         self.kl_weight = kl_weight
         self.seed = seed
         self.episode_names = list(episode_names)
+        self.augmentation = augmentation
         self.minutes = 0.0
         """Training time so far, including the earlier parts of a resumed run."""
         self.measured: dict[str, Tensor] = {}
@@ -116,7 +124,10 @@ class PolicyTraining(lightning.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, ""]:
         """Compute L1 plus weighted KL of one batch."""
         self._batch = batch
-        l1, kl = self.losses(self.policy, batch, "auto")
+        seen = batch.observation
+        if self.augmentation is not None:
+            seen = self.augmentation(seen, self.policy.normalizer.state_mean)
+        l1, kl = self.losses(self.policy, batch, "auto", seen)
         self.measured = {"train_l1": l1.detach()}
         if kl is None or self.kl_weight is None:
             return l1
@@ -124,10 +135,14 @@ class PolicyTraining(lightning.LightningModule):
         return l1 + self.kl_weight * kl
 
     def losses(
-        self, policy: ACTPolicy, batch: Batch, latent: Latent
+        self,
+        policy: ACTPolicy,
+        batch: Batch,
+        latent: Latent,
+        seen: Observation[Tensor] | None = None,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""] | None]:
         """Compute L1 and KL (None without a posterior) on a batch, in normalised units."""
-        output, target = self.predict(policy, batch, latent)
+        output, target = self.predict(policy, batch, latent, seen)
         l1 = action_l1(output.actions.float(), target, batch.is_pad)
         if output.latent_mean is None or output.latent_log_variance is None:
             return l1, None
@@ -135,10 +150,17 @@ class PolicyTraining(lightning.LightningModule):
         return l1, gaussian_kl(mean, log_variance, batch.is_pad)
 
     def predict(
-        self, policy: ACTPolicy, batch: Batch, latent: Latent
+        self,
+        policy: ACTPolicy,
+        batch: Batch,
+        latent: Latent,
+        seen: Observation[Tensor] | None = None,
     ) -> tuple[ACTOutput, Float[Tensor, "b k a"]]:
-        """Compute a policy's prediction for a batch, and its target, in normalised units."""
-        observation = policy.normalizer.observation(batch.observation)
+        """Compute a policy's prediction for a batch, and its target, in normalised units.
+
+        seen: what the policy sees in place of the batch's own observation; the target stays.
+        """
+        observation = policy.normalizer.observation(batch.observation if seen is None else seen)
         target = policy.normalizer.actions(batch.actions, batch.observation.state)
         output = policy.act(
             observation.images,
@@ -195,7 +217,7 @@ class PolicyTraining(lightning.LightningModule):
             )
         return (
             f"training step {step}: L1 is {loss:.4g}, the gradient norm {norm:.4g}; {why}; "
-            "the last checkpoint is intact"
+            f"{how_to_go_on(Path(self.trainer.default_root_dir))}"
         )
 
     def _name_samples(self, chosen: Bool[Tensor, " b"]) -> str:

@@ -11,9 +11,11 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from act_policy.cli.entry import make_settings
 from act_policy.cli.train import migrate_config
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.model.act import ACT, ACTConfig
+from act_policy.training.augmentation import AugmentationConfig
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.types import Camera, Schema
 from tests.paths import ROOT
@@ -58,6 +60,7 @@ def check(config: DictConfig) -> None:
     assert isinstance(instantiate(config.optim), OptimizerConfig)
     data: dict[str, Any] = OmegaConf.to_container(config.data)  # type: ignore[assignment]
     DemonstrationDataModule.from_config(data | {"path": "somewhere"}, 4, 0)
+    make_settings(AugmentationConfig, config.augmentation)
     assert set(instantiate(config.callbacks)) == set(config.callbacks)
     assert config.loss.kl_weight is None or config.model.latent_size > 0
     assert config.max_steps >= config.validate_every >= config.log_every
@@ -74,7 +77,7 @@ def test_debug_combines_with_every_experiment(choice: str) -> None:
         check(compose_config(f"experiment={experiment}", f"debug={choice}"))
 
 
-@pytest.mark.parametrize("group", ["model", "optim", "callbacks", "data"])
+@pytest.mark.parametrize("group", ["model", "optim", "callbacks", "data", "augmentation"])
 def test_groups(group: str) -> None:
     for choice in choices(group):
         check(compose_config(f"{group}={choice}"))
@@ -128,7 +131,7 @@ def test_a_run_saved_under_older_names_can_be_resumed() -> None:
     saved = now.copy()
     OmegaConf.set_struct(saved, False)
     saved.model.kl_weight, saved.model.backbone_weights = 2.0, "file.pth"
-    del saved.loss, saved.backbone_weights
+    del saved.loss, saved.backbone_weights, saved.augmentation
     saved.optim._target_ = "act_policy.training.elsewhere.OptimizerConfig"
     saved.callbacks = {"monitor": {"_target_": "act_policy.training.monitor.Monitor"}}
     moved = now.copy()

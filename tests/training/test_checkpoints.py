@@ -29,8 +29,11 @@ def test_a_full_disk_leaves_the_earlier_checkpoint(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(torch, "save", half)
-    with pytest.raises(UserError, match=r"last.ckpt: .*No space left.*intact"):
+    with pytest.raises(UserError, match=r"last.ckpt: .*No space left.*intact, with resume="):
         AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
+    first = tmp_path / "other" / "checkpoints" / "best.ckpt"
+    with pytest.raises(UserError, match=r"best.ckpt: .*No space left.*has no checkpoint yet"):
+        AtomicCheckpointIO().save_checkpoint({"step": 2}, first)
     monkeypatch.setattr(torch, "save", save)
     assert torch.load(path, weights_only=True) == {"step": 1}
     assert [p.name for p in path.parent.iterdir()] == ["last.ckpt"]

@@ -208,7 +208,7 @@ def test_a_loss_that_is_not_finite_stops_and_names_the_sample(
         run_training(demonstrations, tmp_path, callbacks=[Break()])
     message = str(caught.value)
     assert "training step 8" in message
-    assert "last checkpoint is intact" in message
+    assert "go on from the last checkpoint, which is intact" in message
     episode, step = broken[0]
     if where == "weights":
         assert "diverged" in message

@@ -13,6 +13,7 @@ from act_policy.data.aloha.episode import write_episode
 from act_policy.data.loading.batches import Batch
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.model.policy import ACTPolicy
+from act_policy.training.augmentation import AugmentationConfig
 from act_policy.training.build import build_training, train
 from act_policy.training.callbacks.checkpoints import Checkpoints
 from act_policy.training.callbacks.progress import Progress
@@ -127,6 +128,7 @@ def run_training(
     initial: ACTPolicy | None = None,
     fine_tuned: bool = False,
     kl_weight: float = 1.0,
+    augmentation: AugmentationConfig | None = None,
     **options: Any,
 ) -> Run:
     """Train act_tiny on the CPU; options are the data module's."""
@@ -143,6 +145,7 @@ def run_training(
         initial=initial,
         fine_tuned=fine_tuned,
         kl_weight=kl_weight if network["latent_size"] else None,
+        augmentation=augmentation,
     )
     recorder = Recorder(stop_at)
     trainer = build_trainer(

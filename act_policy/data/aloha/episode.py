@@ -91,7 +91,7 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
                     f"{path}: /observations/qpos has {len(state)} steps, /action {steps}; "
                     "expected the same number, at least 1"
                 )
-            images = _members(file["observations/images"])
+            images = _arrays_below(file["observations/images"])
             cameras = {
                 name: _camera(path, name, frames, steps, jpeg_order)
                 for name, frames in images
@@ -141,6 +141,17 @@ def _members(group: Any) -> list[tuple[str, Any]]:
     other thread would wait until the error's traceback is freed.
     """
     return list(group.items())
+
+
+def _arrays_below(group: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """List the arrays of a group and its groups: a slash in a camera's name makes a group."""
+    found: list[tuple[str, Any]] = []
+    for name, member in _members(group):
+        is_group = isinstance(member, h5py.Group)
+        found += (
+            _arrays_below(member, f"{prefix}{name}/") if is_group else [(prefix + name, member)]
+        )
+    return found
 
 
 def _timestamps(times: Any, steps: int) -> np.ndarray | None:

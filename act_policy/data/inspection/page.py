@@ -1,6 +1,6 @@
 """The HTML page of an inspection."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,14 +39,20 @@ class ShownEpisode(NamedTuple):
         return images + sum(len(chart.svg) for chart in self.charts)
 
 
-def inspection_page(inspection: Inspection) -> str:
-    """Lay out findings, schema, statistics and some episodes with film strips and curves."""
+def inspection_page(
+    inspection: Inspection, augmented: Sequence[tuple[str, list[Image], list[Image]]] = ()
+) -> str:
+    """Lay out findings, schema, statistics and some episodes with film strips and curves.
+
+    augmented: cameras with some images as recorded, and as training might see them.
+    """
     dataset = inspection.dataset
     return render_page(
         "inspection",
         f"Demonstrations in {inspection.folder.resolve().name}",
         folder=inspection.folder,
         verdict=verdict_line(inspection),
+        augmented=augmented,
         findings=[
             (f.verdict, f.kind.value, inspection.sentence(f), advice(f))
             for f in inspection.findings

@@ -64,15 +64,9 @@ class Samples(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def counts(self, steps: Sequence[int]) -> tuple[int, ...]:
-        """Count the samples of each of several datasets, given their numbers of steps."""
-        ends = np.cumsum(steps)
-        part_of = np.searchsorted(ends, self._numbers, side="right")
-        return tuple(np.bincount(part_of, minlength=len(steps)).tolist())
-
-    def blocks(self, blocks: np.ndarray) -> np.ndarray:
-        """Select the samples' values from an array with one value per step."""
-        own: np.ndarray = blocks[self._numbers]
+    def values(self, of_steps: np.ndarray) -> np.ndarray:
+        """Select the samples' values from an array with one value per step of all episodes."""
+        own: np.ndarray = of_steps[self._numbers]
         return own
 
     def __getitem__(self, index: int) -> Batch:

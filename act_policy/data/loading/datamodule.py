@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Subset
 from act_policy.data.frames.on_demand import Frames, MixedFrames, open_frames
 from act_policy.data.frames.store import cache_folder
 from act_policy.data.loading.batches import Batch, Samples, as_it_is
+from act_policy.data.loading.emphasis import Emphasis, find_moments
 from act_policy.data.loading.order import EpochOrder, Locality, Mix, ResumableLoader
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.data.selection.demonstrations import (
@@ -54,6 +55,7 @@ class DemonstrationDataModule(LightningDataModule):
             None decodes while training.
         select: what of the demonstrations is used, see `Selection`.
         mix: further folders with weights, see `open_demonstrations`.
+        emphasis: moments that are shown more often, see `Emphasis`.
         reader: settings for reading the files.
     """
 
@@ -72,6 +74,7 @@ class DemonstrationDataModule(LightningDataModule):
         cache: str | Path | None = "auto",
         select: Mapping[str, Any] | None = None,
         mix: Sequence[Mapping[str, Any]] | None = None,
+        emphasis: Mapping[str, Any] | None = None,
         reader: ReaderConfig = DEFAULT_READER,
     ) -> None:
         super().__init__()
@@ -97,6 +100,7 @@ class DemonstrationDataModule(LightningDataModule):
         self._undecodable = undecodable
         self._cache = cache
         self._options = select, mix, reader
+        self._emphasis = Emphasis.from_config(emphasis)
 
     @classmethod
     def from_config(
@@ -192,10 +196,20 @@ class DemonstrationDataModule(LightningDataModule):
 
     @cached_property
     def _mix(self) -> Mix | None:
-        if not isinstance(self.dataset, MixedDataset):
+        groups, weights = np.zeros(int(self.dataset.lengths.sum()), np.int64), [1.0]
+        if isinstance(self.dataset, MixedDataset):
+            steps = [int(part.lengths.sum()) for part in self.dataset.parts]
+            groups, weights = np.repeat(np.arange(len(steps)), steps), self.dataset.weights
+        weight = self._emphasis.weight
+        if weight != 1:
+            moments = find_moments(
+                self.dataset, self._emphasis.actions, self.train_episodes.tolist()
+            )
+            groups = groups + len(weights) * moments
+            weights = [*weights, *(each * weight for each in weights)]
+        if len(weights) == 1:
             return None
-        steps = [int(part.lengths.sum()) for part in self.dataset.parts]
-        return Mix(self.train_samples.counts(steps), tuple(self.dataset.weights))
+        return Mix(self.train_samples.values(groups), tuple(weights))
 
     @property
     def samples_per_epoch(self) -> int:
@@ -222,11 +236,11 @@ class DemonstrationDataModule(LightningDataModule):
         _ = self.train_samples, self.held_out_samples
 
     def train_dataloader(self) -> ResumableLoader:
-        """Load every training frame once per epoch, or by its dataset's weight, shuffled."""
+        """Load every training frame once per epoch, or by its weight, shuffled."""
         trainer, samples = self.trainer, self.train_samples
         locality = None
         if self._frames.blocks is not None:
-            blocks = samples.blocks(self._frames.blocks)
+            blocks = samples.values(self._frames.blocks)
             workers = max(self._workers, 1)
             locality = Locality(blocks, self._frames.pool, workers, self.batch_size)
         order = EpochOrder(

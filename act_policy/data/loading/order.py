@@ -12,21 +12,22 @@ from act_policy.errors import UserError
 
 
 class Mix(NamedTuple):
-    """Several datasets that share an epoch.
+    """Groups of samples that share an epoch: several datasets, moments that matter more.
 
-    counts: number of samples of each dataset, in order.
-    weights: how often an epoch shows each sample of a dataset; 1 is once.
+    groups: int64 (samples,), the number of each sample's group.
+    weights: how often an epoch shows each sample of a group; 1 is once.
     """
 
-    counts: tuple[int, ...]
+    groups: np.ndarray
     weights: tuple[float, ...]
 
     @property
     def drawn(self) -> tuple[int, ...]:
-        """Number of samples of each dataset per epoch."""
+        """Number of samples of each group per epoch."""
+        counts = np.bincount(self.groups, minlength=len(self.weights)).tolist()
         return tuple(
             max(1, round(count * weight)) if count else 0
-            for count, weight in zip(self.counts, self.weights, strict=True)
+            for count, weight in zip(counts, self.weights, strict=True)
         )
 
 
@@ -57,7 +58,7 @@ class EpochOrder(DistributedSampler[int]):
         seed: of the order.
         processes: number of processes that share an epoch.
         rank: of this process.
-        mix: datasets with weights, which show samples more or less often than once.
+        mix: groups with weights, which show samples more or less often than once.
         locality: samples that must stay together.
     """
 
@@ -137,16 +138,16 @@ class ResumableLoader(DataLoader[Batch]):
 def draw_epoch(
     count: int, seed: int, epoch: int, mix: Mix | None = None, blocks: np.ndarray | None = None
 ) -> np.ndarray:
-    """Shuffle an epoch: every sample once, or as often as its dataset's weight says.
+    """Shuffle an epoch: every sample once, or as often as its group's weight says.
 
-    A dataset of weight w is repeated w times per epoch, in a new order each time and continuing in
-    the next epoch, so that no sample is shown two times more than another.
+    A group of weight w is repeated w times per epoch, in a new order each time and continuing in
+    the next epoch, so that no sample of it is shown two times more than another.
 
     Args:
         count: number of samples.
         seed: of the order.
         epoch: number of the epoch.
-        mix: datasets and weights; None is one dataset.
+        mix: groups and weights; None shows every sample once.
         blocks: int64 (samples,), ascending: blocks are shuffled, and stay whole; None shuffles
             the samples.
 
@@ -155,13 +156,12 @@ def draw_epoch(
     """
     if mix is None and blocks is None:
         return np.random.default_rng((seed, epoch)).permutation(count)
-    mix = mix or Mix((count,), (1.0,))
+    mix = mix or Mix(np.zeros(count, np.int64), (1.0,))
     block_of = np.arange(count) if blocks is None else blocks
-    parts, first = [], 0
-    for part, (size, drawn) in enumerate(zip(mix.counts, mix.drawn, strict=True)):
-        own = block_of[first : first + size]
-        parts.append(first + _draw(own, drawn, (seed, part), epoch * drawn))
-        first += size
+    parts = []
+    for group, drawn in enumerate(mix.drawn):
+        own = np.flatnonzero(mix.groups == group)
+        parts.append(own[_draw(block_of[own], drawn, (seed, group), epoch * drawn)])
     together = np.concatenate(parts)
     runs = np.cumsum(np.diff(block_of[together], prepend=-1) != 0) - 1
     order: np.ndarray = together[_shuffle(runs, np.random.default_rng((seed, epoch)))]

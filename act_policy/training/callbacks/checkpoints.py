@@ -19,16 +19,23 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
-        """Write the checkpoint, or raise UserError and keep the earlier one."""
+        """Write the checkpoint, or raise UserError and keep those that are there."""
         path = Path(path)
         try:
             with atomic_file(path) as file:
                 torch.save(checkpoint, file)
         except (OSError, RuntimeError) as error:  # torch reports a failed write as RuntimeError
             raise UserError(
-                f"{path}: the checkpoint cannot be written ({error}); "
-                "the one before it is intact, free some space and resume"
+                f"{path}: the checkpoint cannot be written ({error}); free some space, then "
+                f"{how_to_go_on(path.parent.parent)}"
             ) from None
+
+
+def how_to_go_on(run: Path) -> str:
+    """Say how a run that failed goes on: from its last checkpoint, or from the beginning."""
+    if any((run / "checkpoints").glob("*.ckpt")):
+        return f"go on from the last checkpoint, which is intact, with resume={run}"
+    return "start it again: the run has no checkpoint yet"
 
 
 class Checkpoints(lightning.Callback):

@@ -136,3 +136,13 @@ def test_an_error_in_the_body_keeps_the_old_file(tmp_path):
         fail()
     assert path.read_text() == "old"
     assert partial_files(tmp_path) == []
+
+
+def test_a_slash_in_the_name_of_a_camera_is_part_of_the_name(tmp_path):
+    schema = make_schema({"wrist/left": (6, 8), "wrist/right": (6, 8), "top": (6, 8)})
+    arrays = make_arrays(schema, 4, 0)
+    write_episode(tmp_path / "episode_0.hdf5", schema, **arrays)
+    dataset = open_dataset(tmp_path)
+    assert dataset.schema == schema
+    for camera in schema.camera_names:
+        np.testing.assert_array_equal(dataset.frame(0, 3, camera), arrays["images"][camera][3])
