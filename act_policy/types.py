@@ -47,7 +47,8 @@ class Observation(NamedTuple, _Over[ArrayT]):
     """One raw observation of the robot; every array may have a leading batch axis.
 
     images: camera name -> uint8 (h, w, 3) RGB.
-    state: float32 (s,), proprioception in the schema's units.
+    state: float32 (s,), proprioception in the schema's units; s is 0 for a policy that sees images
+        alone.
     environment_state: float32, the objects' state in a simulator; None where there is none.
     """
 
@@ -73,15 +74,24 @@ class Observation(NamedTuple, _Over[ArrayT]):
                     f"observation key {key!r} is unknown; expected {IMAGE_PREFIX}<camera>, "
                     f"{STATE_KEY} or {ENVIRONMENT_STATE_KEY}"
                 )
-        if STATE_KEY not in vectors:
-            raise UserError(f"the observation has no {STATE_KEY}; found {sorted(values)}")
-        return cls(images, vectors[STATE_KEY], vectors.get(ENVIRONMENT_STATE_KEY))
+        state: Any = vectors.get(STATE_KEY)
+        if state is None:
+            if not images:
+                raise UserError(f"the observation has no {STATE_KEY}; found {sorted(values)}")
+            state = _no_state(images)
+        return cls(images, state, vectors.get(ENVIRONMENT_STATE_KEY))
 
     def map(self, change: Callable[[Any], Any]) -> "Observation[Any]":
         """Apply a function to every array."""
         images = {name: change(image) for name, image in self.images.items()}
         others = self.environment_state
         return Observation(images, change(self.state), None if others is None else change(others))
+
+
+def _no_state(images: Mapping[str, Any]) -> np.ndarray:
+    """Return float32 (0,), or (b, 0) beside a batch of images."""
+    batch = np.shape(next(iter(images.values())))[:-3]
+    return np.zeros((*batch, 0), np.float32)
 
 
 def stack_observations(observations: Sequence[Observation[Any]]) -> Observation[np.ndarray]:
@@ -129,6 +139,7 @@ class Schema:
     """Properties on which a dataset, a policy and a robot must agree before anything moves.
 
     Cameras, joints and actions are matched by these names, never by their position in a list.
+    state_names: empty for a policy that sees images alone.
     rate: steps per second.
     environment: the id of the simulated environment, "" on a real robot.
     """
@@ -143,8 +154,8 @@ class Schema:
     environment: str = ""
 
     def __post_init__(self) -> None:
-        if not self.state_names or not self.action_names:
-            raise UserError("a schema needs at least one state and one action dimension")
+        if not self.action_names:
+            raise UserError("a schema needs at least one action dimension")
         for field, names, units in (
             ("state", self.state_names, self.state_units),
             ("action", self.action_names, self.action_units),
@@ -213,7 +224,8 @@ class Schema:
 
         Names, sizes, dtype and finiteness are checked; arrays may have one leading batch axis,
         the same for all. Both extra and missing cameras are refused. Each image is read only
-        once, because reading makes a simulator render it; the vectors become float32.
+        once, because reading makes a simulator render it; the vectors become float32. A schema
+        without a state takes any, and drops it.
 
         Args:
             observation: an Observation, or arrays under LeRobot's keys.
@@ -226,13 +238,17 @@ class Schema:
                 f"cameras differ: the policy expects {sorted(expected)}, "
                 f"the observation has {sorted(found)}"
             )
+        images = {name: np.asarray(observation.images[name]) for name in self.camera_names}
+        if not self.state_names and images:
+            observation = observation._replace(state=_no_state(images))
+        elif np.shape(observation.state)[-1:] == (0,):
+            raise UserError(f"the observation has no {STATE_KEY}")
         batch = np.shape(observation.state)[:-1]
         if len(batch) > 1:
             raise UserError(
                 f"{STATE_KEY}: shape {np.shape(observation.state)}, "
                 f"expected ({self.state_size},) or (b, {self.state_size})"
             )
-        images = {name: np.asarray(observation.images[name]) for name in self.camera_names}
         for camera in self.cameras:
             image, shape = images[camera.name], (*batch, camera.height, camera.width, 3)
             if image.shape != shape or image.dtype != np.uint8:

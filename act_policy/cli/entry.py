@@ -8,6 +8,7 @@ codes: 0 done, 2 the user's input is wrong (one message, no traceback), 1 anythi
 import difflib
 import os
 import re
+import shlex
 import sys
 import traceback
 import warnings
@@ -20,10 +21,11 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from act_policy.errors import UserError
+from act_policy.system.home import in_home, name_home
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 CONFIGS = _PACKAGE / "configs"  # in a checkout a link to the folder beside the package
@@ -45,6 +47,7 @@ def run(
 ) -> NoReturn:
     """Compose, call `main(config)` and exit; `--help` and `--cfg` only print."""
     warnings.formatwarning = _warning
+    arguments = [name_home(argument) for argument in arguments]
     try:
         if {"-h", "--help"} & set(arguments):
             print(_help(config_name, (main.__globals__.get("__doc__") or "").strip()))
@@ -151,10 +154,36 @@ def _parsed(argument: str) -> Override:
             raise UserError(f"{argument}: settings are given as key=value, without + or ~")
         return override
     except HydraException:
-        raise UserError(
-            f"cannot read {argument}; settings are key=value, "
-            "with 'single quotes' around a value that has special characters"
-        ) from None
+        raise UserError(f"cannot read {argument}; {_how_to_quote(argument)}") from None
+
+
+def _how_to_quote(argument: str) -> str:
+    """Say how a setting that cannot be read is to be typed."""
+    key, equals, value = argument.partition("=")
+    if not equals or not key:
+        return "settings are key=value, see --help"
+    if value[:1] in ("[", "{"):
+        if value.count("[") != value.count("]") or value.count("{") != value.count("}"):
+            return (
+                'its brackets do not close: the shell splits a setting at spaces; put "double '
+                'quotes" around the whole setting'
+            )
+        return (
+            "put 'single quotes' around each value in it that has special characters, and "
+            '"double quotes" around the whole setting'
+        )
+    escaped = value.strip("'\"").replace("\\", "\\\\").replace("'", "\\'")
+    meant = f"{key}='{escaped}'"
+    try:
+        OverridesParser.create().parse_override(meant)
+    except HydraException:
+        return "settings are key=value, see --help"
+    shell_reads = any(character in meant for character in '"$`!')
+    return (
+        f"for the text as it is, type {shlex.quote(meant)}"
+        if shell_reads
+        else (f'for the text as it is, type "{meant}"')
+    )
 
 
 def _is_group(override: Override) -> bool:
@@ -165,7 +194,9 @@ def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
     """Compose with Hydra; its errors become a UserError."""
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         try:
-            return compose(config_name, overrides)
+            config = compose(config_name, overrides)
+            expand_home(config)
+            return config
         except (HydraException, OmegaConfBaseException) as error:
             text = str(error).strip()
             if must := re.search(r"You must specify '([\w/]+)'", text):
@@ -180,6 +211,20 @@ def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
             raise UserError(
                 f"there is no {group}={name}{near}; there are {', '.join(options)}"
             ) from None
+
+
+def expand_home(config: Any) -> None:
+    """Replace `~` and `$HOME` at the beginning of every text by the home folder, in place."""
+    if not isinstance(config, DictConfig | ListConfig):
+        return
+    if config._is_none() or config._is_missing() or config._is_interpolation():
+        return
+    for key in range(len(config)) if isinstance(config, ListConfig) else list(config):
+        node = config._get_node(key)
+        if isinstance(node, DictConfig | ListConfig):
+            expand_home(node)
+        elif isinstance(node, Node) and isinstance(text := node._value(), str):
+            node._set_value(in_home(text))
 
 
 def _with_values(

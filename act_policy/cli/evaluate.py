@@ -115,7 +115,11 @@ def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path, 
     own = open_run_data(trained_with, config.demonstrations)
     # another folder is read, cropped and selected from as the run's own, unless said otherwise
     trained = RunReading.from_config(trained_with)
-    said = {k: config.data[k] for k in ("schema", "jpeg_order") if config.data[k] is not None}
+    said = {
+        k: config.data[k]
+        for k in ("schema", "features", "jpeg_order")
+        if config.data[k] is not None
+    }
     reading = replace(trained, reader=replace(trained.reader, **said))
     report = replay(
         checkpoint,

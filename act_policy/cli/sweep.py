@@ -11,8 +11,9 @@ from hydra.core.override_parser.types import Glob, IntervalSweep
 from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig
 
-from act_policy.cli.entry import CONFIGS, SavedConfig, configuration
+from act_policy.cli.entry import CONFIGS, SavedConfig, configuration, expand_home
 from act_policy.errors import UserError
+from act_policy.system.home import in_home
 
 
 def sweep(
@@ -44,12 +45,13 @@ def sweep(
                 f"{argument}: out= is the folder of the whole sweep; hydra.sweep.subdir= names "
                 "the folder of a job in it, for example 'hydra.sweep.subdir=seed${seed}'"
             )
-        overrides.append(f"hydra.sweep.dir={value}" if name == "out" else argument)
+        overrides.append(f"hydra.sweep.dir={in_home(value)}" if name == "out" else argument)
     if not any(argument.startswith("hydra/job_logging=") for argument in arguments):
         overrides.append("hydra/job_logging=none")
 
     def job(config: DictConfig) -> Any:
         config.out = HydraConfig.get().runtime.output_dir
+        expand_home(config)
         return main(config)
 
     with initialize_config_dir(str(CONFIGS), job_name=config_name, version_base="1.3"):

@@ -1,6 +1,6 @@
 """The interface of every reader of demonstrations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -20,6 +20,15 @@ class UndecodableFrameError(UserError):
 
 class DatasetWarning(UserWarning):
     """The dataset can be used, but a person should know something about it."""
+
+
+DEPTH = "it is a depth map"
+"""Why a camera is left out that says itself that it holds depth; the others deserve a warning."""
+
+IMAGES_ALONE = (
+    "a policy trained on it sees images alone (features={state: null} says that this is meant, "
+    "data.features= in training)"
+)
 
 
 class VectorDimensions(NamedTuple):
@@ -69,7 +78,8 @@ class DemonstrationDataset(Protocol):
     lengths: int64 (episodes,), their lengths again, for arithmetic.
     last_index: the largest index of an episode on disk, left out or not.
     vector_names: further vectors that every episode has, such as "velocity" and "effort".
-    left_alone: contents of the files that are not read, such as depth images.
+    left_out: contents of the files that are not read, such as depth images -> why not; "" where
+        there is no use for them.
     notes: warnings for a person: episodes left out, doubts. `open_dataset` gives each as a
         `DatasetWarning`.
     """
@@ -80,7 +90,7 @@ class DemonstrationDataset(Protocol):
     lengths: np.ndarray
     last_index: int
     vector_names: tuple[str, ...]
-    left_alone: tuple[str, ...]
+    left_out: Mapping[str, str]
     notes: list[str]
 
     def state(self, episode: int) -> np.ndarray:

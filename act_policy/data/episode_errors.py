@@ -1,10 +1,14 @@
 """Errors of single episodes of a dataset, and how they are handled."""
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from act_policy.errors import UserError, list_some
 
+_NUMBERS = re.compile(r"(?<=[a-z][-_])\d+|\d+(?=\.hdf5$)")
+"""Of the episode, file or folder, in a path."""
+INCOMPLETE_COPY = "The copy is incomplete: copy the folder again."
 MOST_NAMED = 10
 """Number of episodes that a message names."""
 
@@ -16,11 +20,14 @@ class UnfinishedError(UserError):
     """A file is missing, cut short or unreadable, as after a killed recording or copy.
 
     path: the file, if the error concerns it as a whole.
+    missing: it is named by the metadata and not there. Recorders write the metadata last, so it is
+        a copy that ended too early, not a recording.
     """
 
-    def __init__(self, message: str, path: Path | None = None) -> None:
+    def __init__(self, message: str, path: Path | None = None, missing: bool = False) -> None:
         super().__init__(message)
         self.path = path
+        self.missing = missing
 
 
 class EpisodeErrors:
@@ -45,7 +52,8 @@ class EpisodeErrors:
         """Return the indices of the episodes to keep, and notes about the others.
 
         Episodes at the end of a dataset whose recording was cut short are left out under either
-        setting: a killed recorder leaves such episodes.
+        setting: a killed recorder leaves such episodes. It leaves one unfinished file of each kind;
+        where files are missing, or several are cut, it is an incomplete copy, which is refused.
 
         Args:
             names: of all episodes, by their index, in order.
@@ -63,14 +71,17 @@ class EpisodeErrors:
         if not kept:
             raise errors[faulty[0]]
         tail = [index for index in names if index > whole[-1]]
-        cut_short = [index for index in tail if isinstance(errors[index], UnfinishedError)]
-        tail = [index for index in tail if index in wanted] if cut_short == tail else []
+        unfinished = {i: error for i in tail if isinstance(error := errors[i], UnfinishedError)}
+        of_a_crash = len(unfinished) == len(tail) and _is_left_by_a_crash(unfinished.values())
+        tail = [index for index in tail if index in wanted] if of_a_crash else []
         others = [index for index in faulty if index not in tail]
         if others and not self._skip:
             error = errors[others[0]]
+            lost = len(unfinished) > 1 or (isinstance(error, UnfinishedError) and error.missing)
+            why = f" {INCOMPLETE_COPY}" if lost and INCOMPLETE_COPY not in f"{error}" else ""
             error.args = (
-                f"{error} (To train without such episodes: unreadable=skip, data.unreadable=skip "
-                "in training.)",
+                f"{error}{why} (To train without such episodes, {len(others)} of "
+                f"{len({*names, *others})}: unreadable=skip, data.unreadable=skip in training.)",
             )
             raise error
         notes = []
@@ -89,3 +100,10 @@ class EpisodeErrors:
                 f"(unreadable=skip): {list_some(shown, MOST_NAMED)}"
             )
         return kept, notes
+
+
+def _is_left_by_a_crash(errors: Iterable[UnfinishedError]) -> bool:
+    """Whether a killed recorder leaves such files: one of each kind, and none that is missing."""
+    paths = {error.path for error in errors if error.path is not None}
+    kinds = [_NUMBERS.sub("", f"{path}") for path in paths]
+    return not any(error.missing for error in errors) and len(kinds) == len(set(kinds))

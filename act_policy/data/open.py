@@ -9,6 +9,7 @@ from act_policy.data.episode_errors import Wanted
 from act_policy.data.lerobot.hub import is_hub_id, resolve
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.errors import UserError
+from act_policy.system.foreign_files import is_hidden
 
 
 def open_dataset(
@@ -35,7 +36,7 @@ def open_dataset(
         from act_policy.data.lerobot.dataset import LeRobotDataset
 
         dataset = LeRobotDataset(folder, reader, wanted)
-    elif any(folder.glob("*.hdf5")):
+    elif any(not is_hidden(path.name) for path in folder.glob("*.hdf5")):
         from act_policy.data.aloha.dataset import AlohaHDF5Dataset
 
         dataset = AlohaHDF5Dataset(folder, reader, wanted=wanted)
@@ -44,9 +45,12 @@ def open_dataset(
             f"{folder}: has no meta/info.json; a LeRobotDataset was copied or recorded only in part"
         )
     else:
+        inside = [path.parents[1] for path in folder.glob("*/meta/info.json")]
+        inside += [path.parent for path in folder.glob("*/*.hdf5") if not is_hidden(path.name)]
+        nearby = f". Is {inside[0]} meant?" if inside else ""
         raise UserError(
             f"{folder}: holds no episode; expected files named episode_000000.hdf5 or so, or a "
-            "LeRobotDataset with meta/info.json"
+            f"LeRobotDataset with meta/info.json{nearby}"
         )
     for note in dataset.notes:
         warnings.warn(note, DatasetWarning, stacklevel=2)
@@ -55,7 +59,7 @@ def open_dataset(
 
 def find_folder(path: str | Path, download: bool = False) -> Path:
     """Return the folder of this name, or of a dataset in the hub's cache; raises UserError."""
-    folder = Path(path)
+    folder = Path(path).expanduser()
     if not folder.exists():
         if not is_hub_id(path):
             raise UserError(f"{folder}: no such folder of demonstrations")

@@ -1,6 +1,7 @@
 """Names, units and rate of demonstrations whose files do not store them."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,44 @@ def choose_cameras(
     if wanted is None and described is not None:
         wanted = described.camera_names
     return list(found if wanted is None else wanted)
+
+
+def suggest_features(
+    vectors: Mapping[str, tuple[str, tuple[int, ...]]],
+    images: Sequence[str],
+    cameras: Mapping[str, str],
+    action: str | None = None,
+) -> str:
+    """Say which `features=` would read files that name their contents in another way.
+
+    Args:
+        vectors: what could be a state or an action: its name in the files -> type and shape.
+        images: names of what holds images.
+        cameras: those of the images that have a camera's name already: camera -> name.
+        action: name of the action, where it is known.
+    """
+
+    def find(*words: str) -> str | None:
+        fitting = [key for key in vectors if any(word in key.lower() for word in words)]
+        return min(fitting, key=len, default=None)
+
+    action = action or find("action", "command")
+    rest = [key for key in vectors if key != action]
+    state = find("state", "qpos", "proprio", "joint", "pos")
+    if state == action or state not in rest:
+        state = rest[0] if len(rest) == 1 else None
+    found = {"state": state, "action": action}
+    for key in images:
+        if key not in cameras.values():
+            name = re.split(r"[./]", key)[-1]
+            found[f"{name}_camera" if name in found else name] = key
+    if action is None or (state is None and not vectors):
+        return "Say which is which with features={state: KEY, action: KEY, top: KEY}."
+    text = ", ".join(f"{name}: {key or 'KEY'}" for name, key in found.items())
+    return (
+        f"If they have other names here, say so with 'features={{{text}}}' (data.features= in "
+        "training); state: null where the policy shall see images alone."
+    )
 
 
 def shift_actions(actions: np.ndarray, steps: int) -> np.ndarray:

@@ -34,9 +34,7 @@ LARGEST_BATCH = 2**16
 def trace_inputs(schema: Schema) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
     """Make two zeros of each input of FoldedPolicy, and the `dynamic_shapes`: the batch is free."""
     images = [torch.zeros(2, c.height, c.width, 3, dtype=torch.uint8) for c in schema.cameras]
-    sizes = [schema.state_size]
-    if schema.environment_state_names:
-        sizes.append(len(schema.environment_state_names))
+    sizes = [size for size in (schema.state_size, len(schema.environment_state_names)) if size]
     inputs = (*images, *(torch.zeros(2, size) for size in sizes))
     free = torch.export.Dim("b", min=1, max=LARGEST_BATCH)
     return inputs, {"inputs": tuple({0: free} for _ in inputs)}
@@ -45,8 +43,8 @@ def trace_inputs(schema: Schema) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
 class FoldedPolicy(nn.Module):
     """Raw observation in, physical actions out, as ACTPolicy computes them.
 
-    The inputs are positional, as exporters need them: the cameras in the schema's order, the state,
-    and the environment state where the schema has one.
+    The inputs are positional, as exporters need them: the cameras in the schema's order, the state
+    and the environment state, where the schema has them.
     """
 
     image_means: Tensor
@@ -66,7 +64,7 @@ class FoldedPolicy(nn.Module):
         self.register_buffer("image_means", 255 * self.normalizer.image_mean)
         latent = act.latent_projection.bias if config.latent_size else act.latent_token
         self.register_buffer("latent_token", latent[None, None].clone())
-        self.state_projection = act.state_projection
+        self.state_projection = act.state_projection if config.state_size else None
         self.environment_state_projection = (
             act.environment_state_projection if config.environment_state_size else None
         )
@@ -89,15 +87,18 @@ class FoldedPolicy(nn.Module):
     def forward(self, *inputs: Tensor) -> Float[Tensor, "b k a"]:
         """Predict the next k actions in physical units."""
         count = len(self.cameras)
-        state, *environment_states = inputs[count:]
+        others = list(inputs[count:])
         cameras = zip(inputs[:count], self.cameras, strict=True)
         images = [self.centred(image, camera.name) for image, camera in cameras]
         maps = self.image_encoder.encode_each(images)
-        vectors = self.normalizer.observation(Observation({}, state, *environment_states))
-        tokens = [self.latent_token.expand(state.shape[0], 1, -1)]
-        tokens.append(self.state_projection(vectors.state)[:, None])
+        tokens = [self.latent_token.expand(inputs[0].shape[0], 1, -1)]
+        state = self.latent_token.new_zeros(1, 0)  # which no action is relative to
+        if self.state_projection is not None:
+            state = others.pop(0)
+            tokens.append(self.state_projection(self.normalizer.state(state))[:, None])
         if self.environment_state_projection is not None:
-            tokens.append(self.environment_state_projection(vectors.environment_state)[:, None])
+            seen = self.normalizer.observation(Observation({}, state, *others)).environment_state
+            tokens.append(self.environment_state_projection(seen)[:, None])
         memory = self.encoder(torch.cat([*tokens, *maps], dim=1))
         queries = self.first_decoder_block(memory)
         for layer in self.decoder:

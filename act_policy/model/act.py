@@ -35,7 +35,7 @@ class ACTOutput(NamedTuple):
 class ACT(nn.Module):
     """The whole network, in normalised units.
 
-    Encoder tokens, in this order: latent, state, (environment state), every camera's map row by
+    Encoder tokens, in this order: latent, (state), (environment state), every camera's map row by
     row. Positions: learned for the first ones, 2-D sine for the maps, and on request a learned
     vector per camera. That vector is added to the positions, not to the content: like a place, the
     camera steers who reads whom, and without it all cameras share the same places.
@@ -59,11 +59,13 @@ class ACT(nn.Module):
             self.latent_projection = nn.Linear(config.latent_size, width)
         else:
             self.latent_token = nn.Parameter(torch.zeros(width))
-        self.state_projection = nn.Linear(config.state_size, width)
-        vectors = 2
+        vectors = 1
+        if config.state_size:
+            self.state_projection = nn.Linear(config.state_size, width)
+            vectors += 1
         if config.environment_state_size:
             self.environment_state_projection = nn.Linear(config.environment_state_size, width)
-            vectors = 3
+            vectors += 1
         self.vector_positions = nn.Parameter(torch.randn(vectors, width))
         backbone = ResNet(
             config.backbone, config.backbone_stages, config.backbone_width, config.backbone_norm
@@ -120,7 +122,9 @@ class ACT(nn.Module):
             first = self.latent_token.expand(state.shape[0], -1)
         else:
             first = self.latent_projection(z)
-        vectors = [first, self.state_projection(state)]
+        vectors = [first]
+        if self.config.state_size:
+            vectors.append(self.state_projection(state))
         if self.config.environment_state_size:
             if environment_state is None:
                 raise ValueError("this network reads an environment state; none was given")
@@ -187,7 +191,8 @@ class ACT(nn.Module):
         if c.latent_size:
             latent = f"z (b, {c.latent_size}), zero at inference"
         lines = ["encoder tokens", row("latent", latent, 1)]
-        lines.append(row("state", f"(b, {c.state_size})", 1))
+        if c.state_size:
+            lines.append(row("state", f"(b, {c.state_size})", 1))
         if c.environment_state_size:
             lines.append(row("environment state", f"(b, {c.environment_state_size})", 1))
         for camera in c.cameras:
@@ -204,6 +209,7 @@ class ACT(nn.Module):
         if c.latent_size:
             blocks = f"{c.latent_layers} encoder blocks"
             lines.append("latent encoder (training only)")
-            lines.append(row("cls, state, actions", blocks, 2 + c.chunk_length))
+            tokens = "cls, state, actions" if c.state_size else "cls, actions"
+            lines.append(row(tokens, blocks, 1 + bool(c.state_size) + c.chunk_length))
         parameters = sum(parameter.numel() for parameter in self.parameters())
         return "\n".join([*lines, f"{parameters:,} trainable parameters"])

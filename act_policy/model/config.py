@@ -9,7 +9,7 @@ from act_policy.model.backbone import CHANNELS_PER_GROUP, BackboneName, Backbone
 from act_policy.model.block import Activation, BlockConfig
 from act_policy.types import Camera, Schema
 
-_MAY_BE_ZERO = ("environment_state_size", "latent_size", "latent_layers")
+_MAY_BE_ZERO = ("state_size", "environment_state_size", "latent_size", "latent_layers")
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ACTConfig:
     """
 
     cameras: tuple[Camera, ...]  # names and image sizes
-    state_size: int
+    state_size: int  # 0: no such token, the policy sees images alone
     action_size: int
     environment_state_size: int = 0  # 0: no such token
     chunk_length: int = 100  # actions predicted at once

@@ -17,6 +17,8 @@ from act_policy.model.positions import sine_positions
 class LatentEncoder(nn.Module):
     """q(z | state, actions): tokens [cls, state, action 1 .. action k] -> mean, log variance.
 
+    A policy that sees images alone has no state token.
+
     Source: Zhao et al., "Learning Fine-Grained Bimanual Manipulation" (2023), section IV.C.
     """
 
@@ -27,9 +29,10 @@ class LatentEncoder(nn.Module):
         width = config.width
         # A learned token that is no data of its own; its output summarises the chunk.
         self.cls = nn.Parameter(torch.randn(width))
-        self.state_projection = nn.Linear(config.state_size, width)
+        self.state_projection = nn.Linear(config.state_size, width) if config.state_size else None
         self.action_projection = nn.Linear(config.action_size, width)
-        positions = sine_positions(2 + config.chunk_length, width)
+        tokens = (2 if config.state_size else 1) + config.chunk_length
+        positions = sine_positions(tokens, width)
         self.register_buffer("positions", positions, persistent=False)
         self.encoder = TransformerEncoder(config.latent_layers, config.block)
         # First half of the output: mean; second half: log variance.
@@ -42,16 +45,12 @@ class LatentEncoder(nn.Module):
         is_pad: Bool[Tensor, "b k"],
     ) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
         """Return mean and log variance (log sigma^2); padded actions are never read."""
-        tokens = torch.cat(
-            [
-                self.cls.expand(state.shape[0], 1, -1),
-                self.state_projection(state)[:, None],
-                self.action_projection(actions),
-            ],
-            dim=1,
-        )
+        first = [self.cls.expand(state.shape[0], 1, -1)]
+        if self.state_projection is not None:
+            first.append(self.state_projection(state)[:, None])
+        tokens = torch.cat([*first, self.action_projection(actions)], dim=1)
         always = torch.ones_like(is_pad[:, :1])
-        allowed = torch.cat([always, always, ~is_pad], dim=1)[:, None]  # (b, 1, 2 + k)
+        allowed = torch.cat([*[always] * len(first), ~is_pad], dim=1)[:, None]  # (b, 1, 2 + k)
         summary = self.encoder(tokens, self.positions[None], allowed)[:, 0]
         mean, log_variance = self.latent_projection(summary).chunk(2, dim=-1)
         return mean, log_variance

@@ -7,6 +7,7 @@ from typing import Any
 
 from act_policy.errors import UserError, writing
 from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
+from act_policy.system.foreign_files import is_foreign
 from act_policy.system.versions import versions
 
 CONFIG_FILE, VERSIONS_FILE, METRICS_FILE = "config.yaml", "versions.json", "metrics.csv"
@@ -55,7 +56,7 @@ def check_free(folder: Path) -> None:
         for name in (CONFIG_FILE, METRICS_FILE, REPORT_FILE, VERSIONS_FILE):
             (folder / name).unlink(missing_ok=True)
         return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(_entries(folder))):
         raise UserError(
             f"out={folder}: exists and is not empty; go on with it by resume={folder}, "
             "or give another out="
@@ -90,8 +91,13 @@ def _is_beginning(folder: Path) -> bool:
     if not _starts(folder):
         return False
     ours = {CONFIG_FILE, VERSIONS_FILE, METRICS_FILE, REPORT_FILE, "checkpoints", "wandb"}
-    entries = [*folder.iterdir(), *(folder / "checkpoints").glob("*")]
+    entries = [*_entries(folder), *_entries(folder / "checkpoints")]
     return all(entry.name in ours or entry.name.endswith(PARTIAL_SUFFIX) for entry in entries)
+
+
+def _entries(folder: Path) -> list[Path]:
+    """List what a folder holds, without what other systems leave in it."""
+    return [path for path in folder.glob("*") if not is_foreign(path.name)]
 
 
 def is_first_process() -> bool:

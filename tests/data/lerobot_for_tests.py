@@ -26,6 +26,8 @@ FORMS = {
     },
 }
 
+FORMS["v2.0"] = FORMS["v2.1"]
+
 
 def numbered_frame(number: int) -> np.ndarray:
     """Draw a number in binary as 16 grey or red patches that survive coding, uint8 (48, 64, 3)."""
@@ -178,7 +180,7 @@ def write_lerobot(
             rows.append(row)
     (folder / "meta").mkdir(parents=True, exist_ok=True)
     (folder / "meta" / "info.json").write_text(json.dumps(info))
-    if version == "v2.1":
+    if version != "v3.0":
         lines = [{k: row[k] for k in ("episode_index", "tasks", "length")} for row in rows]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (folder / "meta" / "episodes.jsonl").write_text(text)

@@ -52,9 +52,13 @@ def last_v21(folder, what):
     }[what]
 
 
+def unencode(folder):
+    last_v21(folder, "video").unlink()
+    (folder / "images" / WRIST / "episode_000004").mkdir(parents=True)  # LeRobot's PNG files
+
+
 CUT_SHORT = {
     "the last data file was not closed": ("v3.0", 4, lambda f: cut(f / LAST_DATA)),
-    "the last data file is missing": ("v3.0", 4, lambda f: (f / LAST_DATA).unlink()),
     "the last video was not closed": ("v3.0", 4, lambda f: cut(f / LAST_VIDEO, 0.02)),
     "the last video has fewer frames": (
         "v3.0",
@@ -66,7 +70,7 @@ CUT_SHORT = {
     "info.json is an episode behind": ("v3.0", 5, lambda f: info_counts(f, 4)),
     "info.json is an episode ahead": ("v3.0", 5, lambda f: info_counts(f, 6)),
     "v2.1: the last data file was not closed": ("v2.1", 4, lambda f: cut(last_v21(f, "data"))),
-    "v2.1: the last video is missing": ("v2.1", 4, lambda f: last_v21(f, "video").unlink()),
+    "v2.1: the last video was not encoded yet": ("v2.1", 4, lambda f: unencode(f)),
     "v2.1: the last line was not finished": ("v2.1", 4, lambda f: cut(f / EPISODES_V21, 0.95)),
     "v2.1: info.json is ahead": ("v2.1", 5, lambda f: info_counts(f, 6)),
 }
@@ -83,6 +87,46 @@ def test_a_recording_cut_short_is_read_up_to_its_last_whole_episode(tmp_path, wh
     for camera in ("top", "wrist"):
         numbers = [shown(camera, index) for index in range(sum(LENGTHS[:whole]))]
         assert every_number(dataset, camera) == numbers
+
+
+INCOMPLETE = {
+    "the last data file": ("v3.0", lambda f: (f / LAST_DATA).unlink()),
+    "the last video": ("v3.0", lambda f: (f / LAST_VIDEO).unlink()),
+    "v2.0: the last data file": ("v2.0", lambda f: last_v21(f, "data").unlink()),
+    "v2.1: the last data file": ("v2.1", lambda f: last_v21(f, "data").unlink()),
+    "v2.1: the last video": ("v2.1", lambda f: last_v21(f, "video").unlink()),
+    "v2.1: two files are cut": (
+        "v2.1",
+        lambda f: [
+            cut(last_v21(f, "data")),
+            cut(f / "data/chunk-001/episode_000003.parquet"),
+        ],
+    ),
+    "v2.1: lines of the episodes": ("v2.1", lambda f: info_counts(f, 8)),
+}
+
+
+@pytest.mark.parametrize("what", INCOMPLETE)
+def test_an_incomplete_copy_is_refused_and_read_on_request(tmp_path, what):
+    version, spoil = INCOMPLETE[what]
+    folder = write_lerobot(tmp_path, LENGTHS, version)
+    spoil(folder)
+    with pytest.raises(UserError, match=r"The copy is incomplete: copy the folder again"):
+        open_dataset(folder)
+    with pytest.warns(DatasetWarning, match="are left out"):
+        dataset = open_dataset(folder, ReaderConfig(unreadable="skip"))
+    whole = {"v2.1: two files are cut": 3, "v2.1: lines of the episodes": 5}.get(what, 4)
+    assert dataset.lengths.tolist() == list(LENGTHS[:whole])
+
+
+def test_several_hdf5_files_that_were_cut_are_an_incomplete_copy(tmp_path):
+    for episode in range(4):
+        path = tmp_path / f"episode_{episode}.hdf5"
+        write_foreign_episode(path, 3, {"top": smooth_frames(3)})
+        if episode > 1:
+            cut(path)
+    with pytest.raises(UserError, match="The copy is incomplete"):
+        open_dataset(tmp_path)
 
 
 def test_rows_and_frames_ahead_of_the_metadata_are_left_out(tmp_path):

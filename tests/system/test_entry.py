@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from act_policy.system.home import name_home
+
 SCRIPT = """
 '''Paint a fence.'''
 import sys
@@ -87,7 +89,11 @@ def test_a_script_gets_its_configuration_and_leaves_no_files(script: Path) -> No
         ("++coats=3", ["++coats=3", "without +"]),
         ("~coats", ["~coats", "without + or ~"]),
         ("hydra.run.dir=here", ["unknown setting hydra.run.dir"]),
-        ("coats=(3", ["coats=(3"]),
+        ("coats=(3", ["coats=(3", """for the text as it is, type "coats='(3'\""""]),
+        ("out=it's", ["""type "out='it\\'s'\""""]),
+        ("out=$(x", ["'\"'\"'$(x'\"'\"'"]),
+        ("out=[a(b]", ["around each value in it"]),
+        ("out={a:", ["the shell splits a setting at spaces"]),
         ("coats", ["coats", "key=value"]),
         ("--verbose", ["--verbose", "--help"]),
     ],
@@ -99,6 +105,34 @@ def test_wrong_input_exits_with_2_by_name(script: Path, argument: str, words: li
     assert len(error.strip().splitlines()) == 1
     for word in words:
         assert word in error
+
+
+@pytest.mark.parametrize("home", ["~", "$HOME", "${HOME}", "'~", "'${HOME}"])
+def test_the_home_folder_has_short_names(
+    script: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    monkeypatch.setenv("HOME", str(script.parent))
+    quote = "'" if home.startswith("'") else ""
+    code, text, error = call(script, "fence=north", f"out={home}/sub/a{quote}")
+    assert (code, text, error) == (0, "red 2 0.5\nout sub/a\n", "")
+    saved = script.parent / "saved.yaml"
+    saved.write_text("colour: {name: blue}\ncoats: 7\nwidth: 9.0\nfence: old\nout: ~/x\n")
+    assert call(script, "again=~/saved.yaml", "out=~/x")[1] == "blue 7 9.0\nout x\n"
+    assert "out sweep/1" in call(script, "-m", "fence=~/a,$HOME/b", "out=~/sweep")[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("mix=[{path: ~/a},{path: '${HOME}/b'}]", "mix=[{path: $HOME/a},{path: '$HOME/b'}]"),
+        ("path=~", "path=$HOME"),
+        ("path=a~/b", "path=a~/b"),
+        ("~path", "~path"),
+        ("fence=${out}", "fence=${out}"),
+    ],
+)
+def test_the_home_folder_is_named_as_hydra_reads_it(given: str, meant: str) -> None:
+    assert name_home(given) == meant
 
 
 def test_a_missing_value_exits_with_2_and_is_named(script: Path) -> None:

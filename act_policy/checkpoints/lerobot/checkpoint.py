@@ -9,7 +9,7 @@ How they were executed (n_action_steps, temporal_ensemble_coeff) is the executor
 Sources: lerobot 0.3.3 and 0.4.4, policies/act, policies/normalize.py and processor.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from safetensors.torch import save_file
@@ -18,6 +18,7 @@ from act_policy.checkpoints.files import read_json, read_tensors, to_json
 from act_policy.checkpoints.lerobot.config import (
     CONFIG_FILE,
     SIZES,
+    camera_name,
     describe_config,
     inexpressible,
     read_config,
@@ -29,6 +30,7 @@ from act_policy.checkpoints.lerobot.processors import (
     PREPROCESSOR_FILE,
     from_processors,
     from_weights,
+    read_renaming,
     write_processors,
 )
 from act_policy.checkpoints.lerobot.statistics import to_statistics
@@ -61,6 +63,11 @@ def load_lerobot(folder: Path, schema: SchemaSource | None = None) -> ACTPolicy:
     with located(f"LeRobot checkpoint {folder}"):
         described = read_config(folder)
         features, cameras = read_features(folder, described)
+        for key, given in read_renaming(folder, cameras).items():
+            # the policy is given what the robot calls `given`
+            name = camera_name(given) or given
+            say(folder, f"renames {given} to {key} (rename_map): the camera is called {name} here")
+            cameras[key] = replace(cameras[key], name=name)
         weights = read_tensors(folder / WEIGHTS_FILE)
         if (folder / PREPROCESSOR_FILE).is_file() or (folder / POSTPROCESSOR_FILE).is_file():
             normalisation = from_processors(folder, features)
@@ -76,7 +83,7 @@ def load_lerobot(folder: Path, schema: SchemaSource | None = None) -> ACTPolicy:
         config = ACTConfig.from_dict(
             {
                 "cameras": [asdict(camera) for camera in cameras.values()],
-                "state_size": features[STATE_KEY].size,
+                "state_size": features[STATE_KEY].size if STATE_KEY in features else 0,
                 "action_size": features[ACTION_KEY].size,
                 "environment_state_size": environment_state.size if environment_state else 0,
                 "latent_size": described["latent_dim"] if vae else 0,

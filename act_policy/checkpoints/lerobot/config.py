@@ -130,11 +130,7 @@ def read_features(
         if feature.kind == "STATE" and key.startswith("observation.") and key != STATE_KEY:
             say(folder, f"has the feature {key}, which LeRobot's ACT does not read either")
             continue
-        name = None
-        if feature.kind == "VISUAL" and key.startswith(IMAGE_PREFIX):
-            name = key.removeprefix(IMAGE_PREFIX)
-        elif feature.kind == "VISUAL" and key == SINGLE_IMAGE_KEY:
-            name = "image"
+        name = camera_name(key) if feature.kind == "VISUAL" else None
         if name and len(feature.shape) == 3 and feature.shape[0] == 3:
             cameras[key] = Camera(name, *feature.shape[1:])
         elif (key, feature.kind) not in (
@@ -144,12 +140,20 @@ def read_features(
         ) or len(feature.shape) != 1:
             problems.append(f"{key}: {feature.kind} {list(feature.shape)} is nothing ACT can use")
         features[key] = feature
-    problems += [f"{key} is missing" for key in (STATE_KEY, ACTION_KEY) if key not in features]
+    if ACTION_KEY not in features:
+        problems.append(f"{ACTION_KEY} is missing")
     if not cameras:
         problems.append(f"no camera: {IMAGE_PREFIX}<name> of type VISUAL")
     if problems:
         raise UserError(f"{CONFIG_FILE}: features: {'; '.join(problems)}")
     return features, cameras
+
+
+def camera_name(key: str) -> str | None:
+    """Return the name of the camera that a feature is; None for anything else."""
+    if key == SINGLE_IMAGE_KEY:
+        return "image"
+    return key.removeprefix(IMAGE_PREFIX) if key.startswith(IMAGE_PREFIX) else None
 
 
 def say(folder: Path, what: str) -> None:
@@ -171,7 +175,9 @@ def inexpressible(config: ACTConfig) -> list[str]:
 
 def describe_config(config: ACTConfig) -> dict[str, Any]:
     """Write a network as config.json, in the fields that every LeRobot since 0.3 knows."""
-    inputs: dict[str, Any] = {STATE_KEY: {"type": "STATE", "shape": [config.state_size]}}
+    inputs: dict[str, Any] = {}
+    if config.state_size:
+        inputs[STATE_KEY] = {"type": "STATE", "shape": [config.state_size]}
     if config.environment_state_size:
         inputs[ENVIRONMENT_STATE_KEY] = {"type": "ENV", "shape": [config.environment_state_size]}
     for camera in config.cameras:

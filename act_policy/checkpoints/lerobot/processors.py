@@ -1,7 +1,7 @@
 """Normalisation in a LeRobot checkpoint: in the weights up to 0.3, in processors since 0.4."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from act_policy.errors import UserError
 from act_policy.types import ACTION_KEY, IMAGE_PREFIX, Statistics
 
 PREPROCESSOR_FILE, POSTPROCESSOR_FILE = "policy_preprocessor.json", "policy_postprocessor.json"
+RENAMING = "rename_observations_processor"
 NORMALIZER_FILE = "policy_preprocessor_step_3_normalizer_processor.safetensors"
 UNNORMALIZER_FILE = "policy_postprocessor_step_0_unnormalizer_processor.safetensors"
 
@@ -71,6 +72,31 @@ def from_processors(folder: Path, features: Mapping[str, PolicyFeature]) -> Norm
     return Normalisation(modes, {**values, ACTION_KEY: back}, float(before["eps"]))
 
 
+def read_renaming(folder: Path, cameras: Iterable[str]) -> dict[str, str]:
+    """Return for each camera's feature the one that the preprocessor makes it of, if another.
+
+    LeRobot renames what a robot or a dataset gives before anything else (`rename_map`).
+
+    Raises:
+        UserError: two features would become one.
+    """
+    if not (folder / PREPROCESSOR_FILE).is_file():
+        return {}
+    found: dict[str, str] = {}
+    for step in read_json(folder / PREPROCESSOR_FILE).get("steps", []):
+        if (step.get("registry_name") or step.get("class")) != RENAMING:
+            continue
+        for given, feature in ((step.get("config") or {}).get("rename_map") or {}).items():
+            if feature in cameras and given != feature:
+                if feature in found:
+                    raise UserError(
+                        f"{PREPROCESSOR_FILE}: rename_map makes {feature} of both "
+                        f"{found[feature]} and {given}"
+                    )
+                found[feature] = given
+    return found
+
+
 def _normalizer(folder: Path, file: str, name: str) -> dict[str, Any]:
     """Return the one step that normalises, its settings and state_file in one dictionary."""
     found: list[dict[str, Any]] = []
@@ -79,6 +105,8 @@ def _normalizer(folder: Path, file: str, name: str) -> dict[str, Any]:
         kind, config = step.get("registry_name") or step.get("class"), step.get("config") or {}
         if kind == name:
             found.append({**config, "state_file": step.get("state_file")})
+        elif kind == RENAMING and file == PREPROCESSOR_FILE:
+            continue  # see `read_renaming`
         elif not _changes_nothing(kind, config):
             problems.append(f"step {kind} {json.dumps(config)} is not known to us")
     if len(found) != 1:
@@ -94,7 +122,7 @@ def _normalizer(folder: Path, file: str, name: str) -> dict[str, Any]:
 
 def _changes_nothing(kind: str, config: Mapping[str, Any]) -> bool:
     """Tell whether a step leaves the numbers and their names as they are."""
-    if kind == "rename_observations_processor":
+    if kind == RENAMING:
         return not config.get("rename_map")
     if kind == "device_processor":
         return config.get("float_dtype") in (None, "float32")
@@ -143,7 +171,7 @@ def write_processors(
 
     device = step("device_processor", {"device": "cpu", "float_dtype": None})
     before = [
-        step("rename_observations_processor", {"rename_map": {}}),
+        step(RENAMING, {"rename_map": {}}),
         step("to_batch_processor", {}),
         device,
         step("normalizer_processor", normalise({**inputs, **outputs}), NORMALIZER_FILE),

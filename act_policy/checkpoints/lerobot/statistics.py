@@ -87,7 +87,7 @@ def to_statistics(
         for image in images.values()
     )
     return Statistics(
-        state=fields[STATE_KEY],
+        state=fields.get(STATE_KEY, FieldStatistics(*[np.empty(0)] * 4)),
         action=fields[ACTION_KEY],
         step_count=0,
         std_floor=normalisation.eps,
@@ -106,7 +106,7 @@ def from_statistics(
         (ENVIRONMENT_STATE_KEY, statistics.environment_state),
         (ACTION_KEY, statistics.action),
     ):
-        if field is None:
+        if field is None or not len(field.mean):
             continue
         values[key] = {"mean": field.mean, "std": np.maximum(statistics.scale(field) - EPS, 0)}
         if np.isfinite(field.min).all() and np.isfinite(field.max).all():

@@ -78,7 +78,8 @@ def to_lerobot(config: ACTConfig, weights: Mapping[str, Tensor]) -> dict[str, Te
     for name, parts in thirds.items():
         found[name] = torch.cat([parts[0], parts[1], parts[2]])
     if config.latent_size:
-        found[POSITION_TABLE] = sine_positions(2 + config.chunk_length, config.width)[None]
+        tokens = (2 if config.state_size else 1) + config.chunk_length
+        found[POSITION_TABLE] = sine_positions(tokens, config.width)[None]
     else:
         found[LATENT_WEIGHT] = found[LATENT_BIAS].new_zeros(config.width, NO_VAE_LATENT_SIZE)
     return found

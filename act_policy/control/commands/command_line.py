@@ -15,6 +15,7 @@ from act_policy.control.commands.run import KEYS, run_command
 from act_policy.control.commands.serve import add_options, serve_command
 from act_policy.control.commands.shadow import shadow_command
 from act_policy.errors import UserError
+from act_policy.system.home import in_home
 
 
 def main(
@@ -85,7 +86,9 @@ def _parser(program: str) -> argparse.ArgumentParser:
         ("trials", "run episodes that a person judges, and count the successes"),
     ):
         sub = commands.add_parser(name, help=sentence, description=sentence)
-        sub.add_argument("--policy", required=True, help="FILE.onnx or ws://HOST:PORT")
+        sub.add_argument(
+            "--policy", required=True, type=in_home, help="FILE.onnx or ws://HOST:PORT"
+        )
         sub.add_argument(
             "--robot",
             required=True,
@@ -93,12 +96,17 @@ def _parser(program: str) -> argparse.ArgumentParser:
             "LeRobot's too; or `simulated`",
         )
         sub.add_argument(
-            "--config", "--settings", help="limits, names and timing, a .toml or .json file"
+            "--config",
+            "--settings",
+            type=in_home,
+            help="limits, names and timing, a .toml or .json file",
         )
         if name == "trials":
             sub.add_argument("--episodes", type=int, default=20, help="to judge in all")
             sub.add_argument("--seconds", type=float, default=30.0, help="of an episode")
-            sub.add_argument("--out", required=True, help="folder of the results, to go on in too")
+            sub.add_argument(
+                "--out", required=True, type=in_home, help="folder of the results, to go on in too"
+            )
         else:
             sub.add_argument("--seconds", type=float, help="end after this many seconds")
         sub.add_argument(
@@ -115,7 +123,9 @@ def _parser(program: str) -> argparse.ArgumentParser:
                 "--watch", action="store_true", help="go on to print the joints as they move"
             )
         else:
-            sub.add_argument("--log", help="file of JSON, a line per event; per step for shadow")
+            sub.add_argument(
+                "--log", type=in_home, help="file of JSON, a line per event; per step for shadow"
+            )
         if name in ("shadow", "run"):
             sub.add_argument("--operator", help="MODULE:FUNCTION of the device to take over with")
         if name == "shadow":
@@ -125,7 +135,9 @@ def _parser(program: str) -> argparse.ArgumentParser:
                 help="let the operator's device drive the arm, within the limits",
             )
         if name == "run":
-            sub.add_argument("--record", help="folder to keep the run in as demonstrations")
+            sub.add_argument(
+                "--record", type=in_home, help="folder to keep the run in as demonstrations"
+            )
             sub.add_argument("--task", default="", help="the task in words, kept with them")
             sub.add_argument(
                 "--own-size", action="store_true", help="keep images as the cameras took them"
@@ -136,6 +148,12 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add_options(commands.add_parser("serve", help=sentence, description=sentence))
     sentence = "make episodes of what a killed run recorded (the next run does it too)"
     sub = commands.add_parser("recover", help=sentence, description=sentence)
-    sub.add_argument("folder", help="the folder of recordings that was given to --record")
-    sub.add_argument("--lerobot", help="new folder for all its episodes as a LeRobotDataset v3.0")
+    sub.add_argument(
+        "folder", type=in_home, help="the folder of recordings that was given to --record"
+    )
+    sub.add_argument(
+        "--lerobot",
+        type=in_home,
+        help="new folder for all its episodes as a LeRobotDataset v3.0",
+    )
     return parser

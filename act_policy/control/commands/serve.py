@@ -8,17 +8,20 @@ from pathlib import Path
 
 from act_policy.control.commands.deployment import asking_for_packages
 from act_policy.control.policies.onnx_policy import OnnxPolicy
+from act_policy.system.home import in_home
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the command's options; `act-policy serve` has more of them."""
-    parser.add_argument("--policy", required=True, help="FILE.onnx")
+    parser.add_argument("--policy", required=True, type=in_home, help="FILE.onnx")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 is all")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     parser.add_argument("--names", nargs="*", default=[], help="further names of this machine")
-    parser.add_argument("--certificate", help="TLS: PEM file of the certificate, and")
-    parser.add_argument("--private-key", help="of its key")
-    parser.add_argument("--api-key-file", help="file with the key that clients must send")
+    parser.add_argument("--certificate", type=in_home, help="TLS: PEM file of the certificate, and")
+    parser.add_argument("--private-key", type=in_home, help="of its key")
+    parser.add_argument(
+        "--api-key-file", type=in_home, help="file with the key that clients must send"
+    )
     parser.add_argument("--threads", type=int, help="of the CPU; by default onnxruntime decides")
 
 

@@ -76,7 +76,8 @@ class InferenceProcess:
             raise RuntimeError("one question at a time: poll until the answer is there")
         for name, image in observation.images.items():
             self._shared[f"image {name}"] = image
-        self._shared["state"] = observation.state
+        if self.schema.state_names:  # else the robot's joints are measured for the loop alone
+            self._shared["state"] = observation.state
         if observation.environment_state is not None:
             self._shared["environment_state"] = observation.environment_state
         self.busy = True

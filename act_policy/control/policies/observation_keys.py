@@ -26,6 +26,7 @@ class ObservationKeys:
 
     state, environment_state: of the vectors.
     cameras: the policy's camera -> the client's key; a camera not named here has images/<camera>.
+    state is not asked for by a policy that sees images alone, and may be sent all the same.
     ignore: what a client may send though this policy has no use for it. Any other key that is not
         asked for is refused: a camera under a wrong name must not go unnoticed.
     """
@@ -47,7 +48,8 @@ class ObservationKeys:
                 f"{', '.join(schema.camera_names) or 'none'}"
             )
         cameras = {name: self.cameras.get(name, f"images/{name}") for name in schema.camera_names}
-        keys = [self.state, *cameras.values(), *self.ignore]
+        state = [self.state] if schema.state_names else []
+        keys = [*state, *cameras.values(), *self.ignore]
         if schema.environment_state_names:
             keys.append(self.environment_state)
         if twice := sorted({key for key in keys if keys.count(key) > 1}):
@@ -75,7 +77,9 @@ class ObservationKeys:
 
     def to_message(self, observation: Observation[np.ndarray], jpeg: bool) -> dict[str, Any]:
         """The message that `to_observation` reads, with flat keys; images as they are, or JPEG."""
-        message: dict[str, Any] = {self.state: np.asarray(observation.state)}
+        message: dict[str, Any] = {}
+        if np.size(observation.state):
+            message[self.state] = np.asarray(observation.state)
         for name, image in observation.images.items():
             message[self.cameras[name]] = encode_jpeg(image) if jpeg else np.asarray(image)
         if observation.environment_state is not None:
@@ -91,11 +95,13 @@ class ObservationKeys:
             UserError: a key is missing or not known, or a value is not what the schema says.
         """
         values = _flatten(message)
-        wanted = [self.state, *self.cameras.values()]
+        wanted = [*([self.state] if schema.state_names else []), *self.cameras.values()]
         if schema.environment_state_names:
             wanted.append(self.environment_state)
         missing = [key for key in wanted if key not in values]
-        extra = [key for key in values if key not in wanted and not self._is_ignored(key)]
+        extra = [
+            key for key in values if key not in (*wanted, self.state) and not self._is_ignored(key)
+        ]
         if missing or extra:
             raise UserError(
                 f"the observation has the keys {_list(values)}; the policy expects "
@@ -103,7 +109,7 @@ class ObservationKeys:
             )
         observation = Observation(
             {c.name: _image(values, self.cameras[c.name], c) for c in schema.cameras},
-            _vector(values, self.state),
+            _vector(values, self.state) if schema.state_names else np.zeros(0, np.float32),
             _vector(values, self.environment_state) if schema.environment_state_names else None,
         )
         schema.check(observation)

@@ -119,7 +119,8 @@ class OnnxPolicy:
 def input_names(schema: Schema) -> list[str]:
     """List an exported policy's inputs in their order: the schema's cameras, then the vectors."""
     names = [f"{IMAGE_PREFIX}{camera}" for camera in schema.camera_names]
-    names.append(STATE_KEY)
+    if schema.state_names:
+        names.append(STATE_KEY)
     if schema.environment_state_names:
         names.append(ENVIRONMENT_STATE_KEY)
     return names
@@ -139,7 +140,8 @@ def batched_inputs(
         observation = Observation.from_keys(observation)
     observation = schema.check(fit_images(observation, schema))
     row = [np.ascontiguousarray(observation.images[name]) for name in schema.camera_names]
-    row.append(observation.state)
+    if schema.state_names:
+        row.append(observation.state)
     if observation.environment_state is not None:
         row.append(observation.environment_state)
     single = np.ndim(observation.state) == 1

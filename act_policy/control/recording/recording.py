@@ -80,7 +80,7 @@ def recover(folder: str | Path) -> list[Recorded]:
     """
     if not Path(folder).is_dir():
         raise UserError(f"{folder}: is not a folder of recordings")
-    return _to_episodes(sorted(Path(folder).glob(f"*{SUFFIX}")))
+    return _to_episodes(sorted(Path(folder).glob(f"[!.]*{SUFFIX}")))
 
 
 def _to_episodes(paths: Iterable[Path]) -> list[Recorded]:
@@ -171,7 +171,7 @@ def _holds(path: Path, journal: Journal) -> bool:
     from act_policy.data.aloha.episode import read_episode
 
     try:
-        episode = read_episode(path, "rgb")
+        episode = read_episode(path)
     except UserError:
         return False
     same = np.array_equal(episode.state, journal.state)

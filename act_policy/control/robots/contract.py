@@ -5,12 +5,13 @@ names both sides.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from act_policy.control.action_space import SMALLEST_RANGE, build_action_space
-from act_policy.control.config import RobotConfig
+from act_policy.control.action_space import SMALLEST_RANGE, build_action_space, kind_of
+from act_policy.control.config import JointConfig, RobotConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.doubts import find_doubts, guess_unit
 from act_policy.control.robots.robot import Reading
@@ -22,6 +23,9 @@ from act_policy.types import Observation, Schema
 class Contract:
     """The binding of one robot to one policy; `space` holds the limits of the commands.
 
+    A policy that sees images alone does not know where the arm is; the loop must. Its schema here
+    has the joints that the actions move as its state, which the policy itself never gets to see.
+
     doubts: what is not known of the commands; while there are any, nothing may move.
 
     Raises:
@@ -30,6 +34,9 @@ class Contract:
     """
 
     def __init__(self, schema: Schema, ranges: DemonstratedRanges, config: RobotConfig):
+        self._sees_images_alone = not schema.state_names
+        if self._sees_images_alone:
+            schema, ranges = _with_measured_joints(schema, ranges, config)
         self.schema, self.ranges, self.config = schema, ranges, config
         self.space = build_action_space(schema, ranges, config)
         self.doubts = find_doubts(schema, ranges, config)
@@ -118,6 +125,8 @@ class Contract:
     def _check_names(self, kind: str, bound: Mapping[str, str], names: Iterable[str]) -> None:
         wanted, present = set(bound.values()), set(names)
         missing, extra = wanted - present, present - wanted - self._ignored
+        if kind == "joint" and self._sees_images_alone:
+            extra = set()  # the policy has no use for any
         if not missing and not extra:
             return
         section = {"camera": "cameras", "joint": "state", "action": "actions"}[kind]
@@ -150,6 +159,26 @@ class _BoundImages(Mapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self._schema.cameras)
+
+
+def _with_measured_joints(
+    schema: Schema, ranges: DemonstratedRanges, config: RobotConfig
+) -> tuple[Schema, DemonstratedRanges]:
+    """Add the joints that positions move as the state, in the ranges of those actions."""
+    joints = [config.joints.get(name, JointConfig()) for name in schema.action_names]
+    moved = [
+        (i, joint.measured or name)
+        for i, (joint, (name, unit)) in enumerate(zip(joints, schema.actions, strict=True))
+        if (joint.kind or kind_of(name, unit)) == "position"
+    ]
+    places = [i for i, _ in moved]
+    with_joints = replace(
+        schema,
+        state_names=tuple(name for _, name in moved),
+        state_units=tuple(schema.action_units[i] for i in places),
+    )
+    low, high = ranges.action_low[places], ranges.action_high[places]
+    return with_joints, ranges._replace(state_low=low, state_high=high)
 
 
 def _bind_names(section: str, names: Sequence[str], renamed: Mapping[str, str]) -> dict[str, str]:

@@ -12,8 +12,16 @@ import h5py
 import numpy as np
 
 from act_policy.data.aloha.channel_order import doubt_channel_order
-from act_policy.data.aloha.episode import EpisodeFile, decode_jpeg, read_episode, read_vector
+from act_policy.data.aloha.episode import (
+    IMAGES_GROUP,
+    EpisodeFile,
+    read_episode,
+    read_vector,
+)
+from act_policy.data.aloha.images import decode, is_encoded, is_rgb, to_rgb
 from act_policy.data.dataset import (
+    DEPTH,
+    IMAGES_ALONE,
     OPERATOR,
     DemonstrationDataset,
     Episode,
@@ -25,7 +33,7 @@ from act_policy.data.dataset import (
     lengths_of,
 )
 from act_policy.data.episode_errors import MOST_NAMED, EpisodeErrors, Wanted
-from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
+from act_policy.data.reader_config import DEFAULT_READER, STATE, ReaderConfig
 from act_policy.data.schemas import (
     ALOHA_NAMES,
     BASE_NAMES,
@@ -37,6 +45,7 @@ from act_policy.data.schemas import (
     shift_actions,
 )
 from act_policy.errors import UserError, list_some
+from act_policy.system.foreign_files import is_hidden
 from act_policy.types import Camera, Schema
 
 LEAVE_OUT = (
@@ -81,7 +90,7 @@ class AlohaHDF5Dataset(DemonstrationDataset):
         indices = _indices(paths)
         for index, path in zip(indices, paths, strict=True):
             try:
-                found[index] = read_episode(path, reader.jpeg_order)
+                found[index] = read_episode(path, reader)
             except UserError as error:
                 errors.add(index, error)
         names = {index: path.name for index, path in zip(indices, paths, strict=True)}
@@ -109,7 +118,16 @@ class AlohaHDF5Dataset(DemonstrationDataset):
         # a demonstration among a policy's runs was a person's from beginning to end
         if any(OPERATOR in every for every in vectors) and OPERATOR not in self.vector_names:
             self.vector_names += (OPERATOR,)
-        self.left_alone = tuple(sorted({name for e in self._files for name in e.left_alone}))
+        self.left_out = {place: why for e in self._files for place, why in e.left_out.items()}
+        if reader.cameras is None and (reader.schema is None or not self.schema.cameras):
+            unusable = {n: why for e in self._files for n, why in e.unusable.items()}
+            self.notes += [
+                f"{self.folder}: camera {name} is left out: {why}"
+                for name, why in unusable.items()
+                if why != DEPTH
+            ]
+        if not self.schema.state_names and STATE not in (reader.features or {}):
+            self.notes.append(f"{self.folder}: holds no state; {IMAGES_ALONE}")
         if doubt := self._doubt_colours():
             self.notes.append(f"{self.folder}: {doubt}")
 
@@ -118,7 +136,7 @@ class AlohaHDF5Dataset(DemonstrationDataset):
         images = []
         some = np.unique(np.linspace(0, len(self._files) - 1, 4).astype(int)).tolist()
         for episode, camera in product(some, self.schema.camera_names):
-            if self._images(episode, camera).ndim == 2:
+            if is_encoded(self._images(episode, camera)):
                 step = int(self.lengths[episode]) // 2
                 with suppress(UndecodableFrameError):  # reported when the frame is read
                     images.append(self.frame(episode, step, camera))
@@ -162,17 +180,20 @@ class AlohaHDF5Dataset(DemonstrationDataset):
         check_step(self, episode, step)
         where = f"{self.episodes[episode].file}: camera {camera}, step {step}"
         try:
-            stored = self._images(episode, camera)[step]
+            images = self._images(episode, camera)
+            stored = images[step]
         except Exception as error:  # a damaged file makes h5py raise almost anything
             raise UndecodableFrameError(f"{where} cannot be read ({error})") from None
-        if stored.ndim == 1:
-            stored = decode_jpeg(stored, self._jpeg_order, where)
-        return check_frame(self, camera, np.asarray(stored), where)
+        if is_encoded(images):
+            frame = decode(stored, self._jpeg_order, where)
+        else:
+            frame = to_rgb(images, np.asarray(stored))
+        return check_frame(self, camera, frame, where)
 
     def frame_offsets(self, episode: int, camera: str) -> np.ndarray | None:
         """Return int64 (T,), offsets of the raw frames in the image file; None if encoded."""
         images = self._images(episode, camera)
-        if images.ndim != 4:
+        if not is_rgb(images):
             return None
         steps, frame_shape = len(images), images.shape[1:]
         size = int(np.prod(frame_shape))
@@ -196,7 +217,9 @@ class AlohaHDF5Dataset(DemonstrationDataset):
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
         """Return all that the decoded frames depend on except the file's bytes."""
-        return ("jpeg_order", self._jpeg_order)
+        place = self._files[episode].images[camera]
+        elsewhere = () if place == f"{IMAGES_GROUP}/{camera}" else (place,)
+        return ("jpeg_order", self._jpeg_order, *elsewhere)
 
     def close(self) -> None:
         """Close the file opened to read frames."""
@@ -208,7 +231,7 @@ class AlohaHDF5Dataset(DemonstrationDataset):
         if self._open is None or self._open[0] != episode:
             self.close()
             self._open = episode, h5py.File(self.episodes[episode].file)
-        return self._open[1][f"observations/images/{camera}"]
+        return self._open[1][self._files[episode].images[camera]]
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": None}  # an open file cannot be sent to a worker
@@ -217,7 +240,7 @@ class AlohaHDF5Dataset(DemonstrationDataset):
 def episode_files(folder: Path) -> list[Path]:
     """List the episodes of a folder in the natural order of their names: 2 before 10."""
     return sorted(
-        (path for path in folder.glob("*.hdf5") if not path.name.startswith(".")),
+        (path for path in folder.glob("*.hdf5") if not is_hidden(path.name)),
         key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path.name)],
     )
 
@@ -270,8 +293,9 @@ def _common_schema(episodes: Sequence[EpisodeFile], reader: ReaderConfig) -> Sch
         check_described(stored, first.path, sizes, first.cameras)
         return replace(stored, cameras=tuple(cameras))
     aloha = len(ALOHA_NAMES)
-    if sizes in ((aloha, aloha), (aloha, aloha + len(BASE_NAMES))):
-        return aloha_schema(cameras, sizes[1])
+    if sizes[0] in (0, aloha) and sizes[1] in (aloha, aloha + len(BASE_NAMES)):
+        schema = aloha_schema(cameras, sizes[1])
+        return schema if sizes[0] else replace(schema, state_names=(), state_units=())
     raise UserError(
         f"{first.path}: {sizes[0]} state and {sizes[1]} action dimensions are not ALOHA's "
         f"{aloha}, and the file does not name them. {HOW_TO_DESCRIBE}"
@@ -280,7 +304,9 @@ def _common_schema(episodes: Sequence[EpisodeFile], reader: ReaderConfig) -> Sch
 
 def _common_cameras(episodes: Sequence[EpisodeFile], names: Sequence[str]) -> list[Camera]:
     lacking = [
-        f"{episode.path.name} lacks {', '.join(missing)} (found {', '.join(episode.cameras)})"
+        f"{episode.path.name} lacks {', '.join(missing)} (found {', '.join(episode.cameras)}"
+        + "".join(f"; {n}: {episode.unusable[n]}" for n in missing if n in episode.unusable)
+        + ")"
         for episode in episodes
         if (missing := [name for name in names if name not in episode.cameras])
     ]

@@ -8,8 +8,9 @@
       /observations/qpos            float32 (T, s)
       /observations/qvel            float32 (T, s), the vector "velocity"
       /observations/effort          float32 (T, s), real robots only, the vector "effort"
-      /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame per chunk, or
-                                    uint8 (T, bytes), JPEG rows padded with zeros
+      /observations/images/{camera} uint8 (T, h, w, 3) RGB, one frame per chunk, or RGBA, gray or
+                                    channels first; or encoded images (JPEG, PNG): rows
+                                    uint8 (T, bytes) padded with zeros, or T byte strings
       /observations/images/{camera}_depth   not read
       /action                       float32 (T, a)
       /base_action                  float32 (T, 2), mobile ALOHA only; follows the action
@@ -19,8 +20,11 @@
       /timestamps                   float64 (T,), ours: when the images were taken, in seconds since
                                     the first
 
+What is not read is named in `left_out`. `ReaderConfig.features` says where the state, the action
+and cameras are in files of another layout.
+
 Sources of the layout: act/record_sim_episodes.py, act/utils.py (tonyzhaozh/act) and
-compress_data.py, utils.py (MarkFzp/act-plus-plus).
+compress_data.py, utils.py (MarkFzp/act-plus-plus); byte strings as RDT and RoboTwin write them.
 """
 
 import io
@@ -31,10 +35,12 @@ from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-from PIL import Image
 
-from act_policy.data.dataset import OPERATOR, UndecodableFrameError
+from act_policy.data.aloha.images import read_camera
+from act_policy.data.dataset import OPERATOR
 from act_policy.data.episode_errors import UnfinishedError
+from act_policy.data.reader_config import ACTION, DEFAULT_READER, STATE, ReaderConfig
+from act_policy.data.schemas import suggest_features
 from act_policy.errors import UserError
 from act_policy.system.atomic import atomic_file
 from act_policy.types import Camera, Schema
@@ -54,6 +60,7 @@ class EpisodeFile(NamedTuple):
     state: np.ndarray  # float32 (T, s)
     action: np.ndarray  # float32 (T, a)
     cameras: dict[str, Camera]
+    images: dict[str, str]  # camera -> where in the file
     vectors: dict[str, VectorField]  # by the names of `vector_names`
     schema: Schema | None
     seed: int | None
@@ -62,23 +69,20 @@ class EpisodeFile(NamedTuple):
     ended: str  # kind of event; "" if unknown
     timestamps: np.ndarray | None  # float64 (T,)
     is_act_plus_plus: bool  # compressed by its script
-    left_alone: tuple[str, ...]  # depth images
+    unusable: dict[str, str]  # camera -> why
+    left_out: dict[str, str]  # where in the file -> why; "" for what is no image
 
 
-def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
+def read_episode(path: Path, reader: ReaderConfig = DEFAULT_READER) -> EpisodeFile:
     """Read one file and check that it is an episode; raises UserError naming the fault."""
     try:
         with h5py.File(path) as file:
-            for field in ("observations/qpos", "observations/images", "action"):
-                wanted = h5py.Group if field.endswith("images") else h5py.Dataset
-                if not isinstance(file.get(field), wanted):
-                    found: list[str] = []
-                    file.visit(found.append)
-                    raise UserError(
-                        f"{path}: has no /{field}; found {', '.join(found) or 'nothing'}"
-                    )
-            state, action = _matrix(path, file, "observations/qpos"), _matrix(path, file, "action")
-            if "base_action" in file:
+            places = _places(path, file, reader)
+            action = _matrix(path, file, places.action)
+            state = np.empty((len(action), 0), np.float32)
+            if places.state is not None:
+                state = _matrix(path, file, places.state)
+            if "base_action" in file and places.action == ACTION_FIELD:
                 base = _matrix(path, file, "base_action")
                 if len(base) != len(action):
                     raise UserError(
@@ -88,23 +92,29 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
             steps = len(action)
             if steps == 0 or len(state) != steps:
                 raise UserError(
-                    f"{path}: /observations/qpos has {len(state)} steps, /action {steps}; "
+                    f"{path}: /{places.state} has {len(state)} steps, /{places.action} {steps}; "
                     "expected the same number, at least 1"
                 )
-            images = _arrays_below(file["observations/images"])
-            cameras = {
-                name: _camera(path, name, frames, steps, jpeg_order)
-                for name, frames in images
-                if not name.endswith("_depth")
-            }
+            cameras, unusable = {}, {}
+            for name, place in places.images.items():
+                camera = read_camera(path, name, file[place], steps, reader.jpeg_order)
+                if isinstance(camera, Camera):
+                    cameras[name] = camera
+                else:
+                    unusable[name] = camera
+            observations = file.get("observations")
             vectors = {
                 _VECTOR_NAMES.get(key, key): VectorField(f"observations/{key}", int(data.shape[1]))
-                for key, data in _members(file["observations"])
-                if key != "qpos" and _is_vector(data, steps)
+                for key, data in (_members(observations) if observations is not None else [])
+                if f"observations/{key}" not in (STATE_FIELD, places.state, places.action)
+                and _is_vector(data, steps)
             }
             if OPERATOR in file and file[OPERATOR].shape == (steps,):
                 vectors[OPERATOR] = VectorField(OPERATOR, 1)
             times = file.get("timestamps")
+            read = {places.state, places.action, *(v.field for v in vectors.values()), *_KNOWN}
+            read |= {places.images[name] for name in cameras}
+            why = {places.images[name]: reason for name, reason in unusable.items()}
             stored = file.attrs.get("schema")
             seed, success = file.attrs.get("seed"), file.attrs.get("success")
             return EpisodeFile(
@@ -112,6 +122,7 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
                 state=state,
                 action=action,
                 cameras=cameras,
+                images=places.images,
                 vectors=vectors,
                 schema=None if stored is None else _stored_schema(path, stored),
                 seed=None if seed is None else int(seed),
@@ -120,7 +131,8 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
                 ended=str(file.attrs.get("ended", "")),
                 timestamps=_timestamps(times, steps),
                 is_act_plus_plus=bool(file.attrs.get("compress")) or "compress_len" in file,
-                left_alone=tuple(name for name, _ in images if name.endswith("_depth")),
+                unusable=unusable,
+                left_out={p: why.get(p, "") for p, _ in _arrays_below(file) if p not in read},
             )
     except UserError:
         raise
@@ -132,6 +144,53 @@ def read_episode(path: Path, jpeg_order: str) -> EpisodeFile:
         if _was_being_written(path):
             raise UnfinishedError(text, path) from None
         raise UserError(text) from None
+
+
+class _Places(NamedTuple):
+    """Where in a file the state (None: there is none), the action and each camera are."""
+
+    state: str | None
+    action: str
+    images: dict[str, str]
+
+
+def _places(path: Path, file: Any, reader: ReaderConfig) -> _Places:
+    """Find what to read; raises UserError where something is missing."""
+    state, action = (
+        None if place is None else place.strip("/")
+        for place in (reader.find(STATE, STATE_FIELD), reader.find(ACTION, ACTION_FIELD))
+    )
+    images = {name: place.strip("/") for name, place in reader.named_cameras.items()}
+    group = file.get(IMAGES_GROUP)
+    for name, _ in _arrays_below(group) if isinstance(group, h5py.Group) else []:
+        if (place := f"{IMAGES_GROUP}/{name}") not in images.values():
+            images.setdefault(name, place)
+    wanted = [place for place in (state, action, *images.values()) if place is not None]
+    missing = [place for place in wanted if not isinstance(file.get(place), h5py.Dataset)]
+    found = dict(_arrays_below(file))
+    vectors = {
+        place: (f"{data.dtype}", data.shape)
+        for place, data in found.items()
+        if np.issubdtype(data.dtype, np.floating) and data.ndim == 2
+    }
+    others = [p for p in vectors if p not in (STATE_FIELD, ACTION_FIELD, *_NOT_A_STATE)]
+    stored = file.attrs.get("schema")
+    told = stored is not None and bool(_stored_schema(path, stored).state_names)
+    silent = STATE not in (reader.features or {}) and not told
+    if missing == [STATE_FIELD] and silent and not others:
+        state, missing = None, []  # images alone, and nothing that could be a state
+    if not images and not isinstance(group, h5py.Group):
+        missing.append(IMAGES_GROUP)
+    if missing:
+        some = [p for p, data in found.items() if data.dtype == np.uint8 and data.ndim > 2]
+        hint = suggest_features(
+            vectors, some, images, ACTION_FIELD if ACTION_FIELD in found else None
+        )
+        shown = [f"{p} {data.dtype} {tuple(data.shape)}" for p, data in found.items()]
+        raise UserError(
+            f"{path}: has no /{', /'.join(missing)}; found {', '.join(shown) or 'nothing'}. {hint}"
+        )
+    return _Places(state, str(action), images)
 
 
 def _members(group: Any) -> list[tuple[str, Any]]:
@@ -200,7 +259,12 @@ def read_vector(path: Path, field: VectorField) -> np.ndarray:
         raise UserError(f"{path}: /{field.field} cannot be read ({error})") from None
 
 
+STATE_FIELD, ACTION_FIELD = "observations/qpos", "action"
+IMAGES_GROUP = "observations/images"
 _VECTOR_NAMES = {"qvel": "velocity"}
+_KNOWN = ("base_action", "compress_len", "operator", "timestamps")
+"""Places that are read elsewhere, or are not needed to read the others."""
+_NOT_A_STATE = ("observations/qvel", "observations/effort", "base_action", "compress_len")
 
 
 def _is_vector(data: Any, steps: int) -> bool:
@@ -220,45 +284,6 @@ def _matrix(path: Path, file: Any, field: str) -> np.ndarray:
             "expected numbers of shape (steps, dimensions)"
         )
     return np.asarray(values, np.float32)
-
-
-def _camera(path: Path, name: str, images: Any, steps: int, jpeg_order: str) -> Camera:
-    shape, dtype = getattr(images, "shape", None), getattr(images, "dtype", None)
-    raw = shape is not None and len(shape) == 4 and shape[-1] == 3
-    encoded = shape is not None and len(shape) == 2
-    if shape is None or dtype != np.uint8 or not (raw or encoded):
-        raise UserError(
-            f"{path}: camera {name} is {dtype} {shape}, expected uint8 (steps, height, width, 3) "
-            "or JPEG rows, uint8 (steps, bytes)"
-        )
-    if shape[0] != steps:
-        raise UserError(f"{path}: camera {name} has {shape[0]} frames, the episode {steps} steps")
-    if raw:
-        return Camera(name, int(shape[1]), int(shape[2]))
-    # The first frame that can be decoded gives the size; the others are checked when read.
-    for step in range(steps):
-        try:
-            frame = decode_jpeg(images[step], jpeg_order, f"{path}: camera {name}, step {step}")
-        except UndecodableFrameError:
-            if step == steps - 1:
-                raise
-            continue
-        return Camera(name, *frame.shape[:2])
-    raise AssertionError("an episode has at least one step")
-
-
-def decode_jpeg(row: np.ndarray, jpeg_order: str, where: str) -> np.ndarray:
-    """Decode one zero-padded JPEG row to uint8 (h, w, 3) RGB; raises UndecodableFrameError."""
-    try:
-        # Pillow refuses a JPEG that ends too early, so the zeros after it are harmless.
-        with Image.open(io.BytesIO(row.tobytes()), formats=["JPEG"]) as image:
-            pixels = np.asarray(image.convert("RGB"))
-    except Exception as error:  # a broken header makes Pillow raise almost anything
-        raise UndecodableFrameError(
-            f"{where} cannot be decoded ({error}). Repair or remove the episode, or "
-            "drop such frames with data.undecodable=skip."
-        ) from None
-    return np.ascontiguousarray(pixels[:, :, ::-1]) if jpeg_order == "bgr" else pixels
 
 
 def _stored_schema(path: Path, stored: Any) -> Schema:
@@ -326,10 +351,11 @@ def write_episode(
         if ended:
             hdf5.attrs["ended"] = ended
         observations = hdf5.create_group("observations")
-        observations["qpos"] = np.asarray(state, np.float32)
-        if velocity is None:
-            velocity = np.diff(state, axis=0, prepend=state[:1]) * schema.rate
-        observations["qvel"] = np.asarray(velocity, np.float32)
+        if schema.state_names:
+            observations["qpos"] = np.asarray(state, np.float32)
+            if velocity is None:
+                velocity = np.diff(state, axis=0, prepend=state[:1]) * schema.rate
+            observations["qvel"] = np.asarray(velocity, np.float32)
         for name, vector in vectors.items():
             observations[name] = np.asarray(vector, np.float32)
         for camera in schema.cameras:

@@ -34,9 +34,11 @@ from act_policy.data.lerobot.staging import (
 )
 from act_policy.data.lerobot.writer import assemble
 from act_policy.data.open import CONVERSION_FILE
+from act_policy.data.reader_config import STATE, ReaderConfig
 from act_policy.data.video.writer import check_encoder
 from act_policy.errors import UserError, check_choice, writing
 from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
+from act_policy.system.foreign_files import is_foreign
 from act_policy.system.locks import try_lock
 from act_policy.system.processes import run_jobs, usable_cores
 
@@ -175,7 +177,7 @@ def _claim(out: Path, plan: dict[str, Any]) -> Iterator[dict[str, str] | None]:
             )
         if before.get("finished"):
             left_out = before.get("left_out", {})
-    elif out.exists() and (found := sorted(filter(_is_foreign, os.listdir(out)))):
+    elif out.exists() and (found := sorted(filter(_is_of_others, os.listdir(out)))):
         raise UserError(
             f"{out}: holds something else ({', '.join(found[:5])}); give a new or empty folder"
         )
@@ -188,9 +190,13 @@ def _claim(out: Path, plan: dict[str, Any]) -> Iterator[dict[str, str] | None]:
         yield left_out
 
 
-def _is_foreign(name: str) -> bool:
-    """Return False for the only file that a conversion killed at its first step leaves."""
-    return not (name.startswith(f".{CONVERSION_FILE}.") and name.endswith(PARTIAL_SUFFIX))
+def _is_of_others(name: str) -> bool:
+    """Return False for the only file that a conversion killed at its first step leaves.
+
+    Nor does it hold for what another system leaves in every folder.
+    """
+    own = name.startswith(f".{CONVERSION_FILE}.") and name.endswith(PARTIAL_SUFFIX)
+    return not own and not is_foreign(name)
 
 
 def _write_plan(out: Path, plan: dict[str, Any]) -> None:
@@ -308,7 +314,9 @@ def _check_all(job: Conversion, kept: list[int]) -> None:
 def _make_checker(job: Conversion) -> Callable[..., None]:
     # `open_dataset` refuses the folder, which does not count as a dataset yet.
     written: DemonstrationDataset
-    written = LeRobotDataset(job.out) if job.parts else AlohaHDF5Dataset(job.out)
+    no_state = {STATE: None} if not job.source.schema.state_names else None
+    reader = ReaderConfig(features=no_state)
+    written = LeRobotDataset(job.out, reader) if job.parts else AlohaHDF5Dataset(job.out, reader)
     if written.schema != job.source.schema:
         differences = "; ".join(written.schema.differences(job.source.schema))
         raise UserError(f"{job.out}: the schema differs from the source's: {differences}")
@@ -322,6 +330,6 @@ def _summary(source: DemonstrationDataset, out: Path, kept: list[int]) -> str:
     # contents that the source's reader left alone may still be columns of a LeRobotDataset
     file = out / "meta" / "info.json"
     copied = json.loads(file.read_text())["features"] if file.exists() else {}
-    if lost := [name for name in source.left_alone if name not in copied]:
+    if lost := [name for name in source.left_out if name not in copied]:
         text += f"; not converted: {', '.join(lost)}"
     return text

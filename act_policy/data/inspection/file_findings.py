@@ -12,7 +12,8 @@ from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError
 from act_policy.data.inspection.finding import Finding, Kind, Verdict
 from act_policy.data.open import find_folder, open_dataset
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
-from act_policy.errors import UserError
+from act_policy.errors import UserError, list_some
+from act_policy.system.foreign_files import is_hidden
 
 if TYPE_CHECKING:
     from act_policy.data.aloha.episode import EpisodeFile
@@ -44,7 +45,7 @@ def open_readable(
         if (folder / "meta" / "info.json").is_file():
             readable, broken = _lerobot(folder, error, reader)
             unlike: list[Finding] = []
-        elif any(folder.glob("*.hdf5")):
+        elif any(not is_hidden(path.name) for path in folder.glob("*.hdf5")):
             readable, broken, unlike = _aloha(folder, error, strict)
         else:
             raise
@@ -55,8 +56,17 @@ def open_readable(
             *unlike,
         ]
     return dataset, [
-        Finding(Verdict.WARNING, Kind.READER_NOTE, detail={"note": note}) for note in dataset.notes
+        *find_no_camera(dataset),
+        *(Finding(Verdict.WARNING, Kind.READER_NOTE, detail={"note": n}) for n in dataset.notes),
     ]
+
+
+def find_no_camera(dataset: DemonstrationDataset) -> Iterator[Finding]:
+    """Report demonstrations without a camera that can be used, and why none can."""
+    if not dataset.schema.cameras:
+        reasons = [f"{name}: {why}" for name, why in dataset.left_out.items() if why]
+        detail = {"reasons": list_some(reasons) or f"{dataset.folder} holds no images"}
+        yield Finding(Verdict.ERROR, Kind.NO_CAMERA, detail=detail)
 
 
 def _aloha(
@@ -69,7 +79,7 @@ def _aloha(
     errors, episodes = [], []
     for path in episode_files(folder):
         try:
-            episode = read_episode(path, reader.jpeg_order)
+            episode = read_episode(path, reader)
         except UserError as error:
             errors.append(error)
             continue

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     BROKEN_FILE = "files that cannot be used"
     UNLIKE_FILE = "files that differ from the others"
     READER_NOTE = "remarks of the reader"
+    NO_CAMERA = "no camera that can be used"
     NOT_FINITE = "values that are not finite"
     FAILED = "failed demonstrations"
     ACTION_IS_STATE = "action equals state"

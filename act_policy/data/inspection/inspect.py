@@ -6,7 +6,7 @@ from pathlib import Path
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.inspection.camera_looks import CameraLook, look
 from act_policy.data.inspection.evidence import DimensionReport, Evidence, InspectionConfig
-from act_policy.data.inspection.file_findings import open_readable
+from act_policy.data.inspection.file_findings import find_no_camera, open_readable
 from act_policy.data.inspection.finding import Finding, Verdict, worst_first
 from act_policy.data.inspection.image_findings import find_in_images
 from act_policy.data.inspection.number_findings import find
@@ -94,4 +94,5 @@ def inspect_before_training(
     """Find what shows in states, actions and a few images, the worst first."""
     evidence = Evidence(dataset, config)
     episodes = spread(len(dataset.episodes), QUICK_EPISODES)
-    return worst_first([*find(evidence), *find_in_images(evidence, look(dataset, episodes, FEW))])
+    images = find_in_images(evidence, look(dataset, episodes, FEW))
+    return worst_first([*find_no_camera(dataset), *find(evidence), *images])

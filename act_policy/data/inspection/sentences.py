@@ -12,6 +12,7 @@ _SENTENCES = {
     Kind.BROKEN_FILE: "{error}",
     Kind.UNLIKE_FILE: "{error}",
     Kind.READER_NOTE: "{note}",
+    Kind.NO_CAMERA: "{reasons}",
     Kind.NOT_FINITE: "{subject} is not a finite number in {listed}",
     Kind.FAILED: "marked as failed: {listed}",
     Kind.RATE: "the dataset says {stated:g} steps per second, its timestamps say otherwise in "
@@ -132,6 +133,8 @@ _ADVICE: dict[Kind | tuple[Kind, Verdict], str] = {
     "episode out with data.select.exclude=[...], move it out of the folder, or choose cameras that "
     "all have with cameras=[...] (data.cameras= in training).",
     Kind.READER_NOTE: "The rest can be trained on; check that this is what you meant.",
+    Kind.NO_CAMERA: "A policy needs at least one: record one, or name it with features=... "
+    "(data.features= in training).",
     Kind.NOT_FINITE: "Leave these episodes out, or record them again.",
     Kind.FAILED: "Leave them out: a policy imitates failures too.",
     Kind.ACTION_IS_STATE: "A policy would learn to stand still: record the commanded or the next "

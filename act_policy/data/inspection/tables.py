@@ -56,6 +56,20 @@ def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
         ("instructions", list_some(instructions) or "not known"),
         ("seeds", f"{min(seeds)} to {max(seeds)}, {len(set(seeds))} in all" if seeds else "none"),
         ("outcomes", f"{sum(known)} of {len(known)} succeeded" if known else "not known"),
+        *unused_contents(dataset),
+    ]
+
+
+def unused_contents(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
+    """Name what the files hold and a policy does not get to see, as names and values."""
+    left_out = [f"{name} ({why})" if why else name for name, why in dataset.left_out.items()]
+    return [
+        (name, value)
+        for name, value in (
+            ("not used", "; ".join(left_out)),
+            ("on request", ", ".join(dataset.vector_names)),
+        )
+        if value
     ]
 
 

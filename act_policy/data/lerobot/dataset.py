@@ -1,8 +1,8 @@
-"""A LeRobotDataset (v2.1 or v3.0) on disk as demonstrations; nothing is ever downloaded.
+"""A LeRobotDataset (v2.0, v2.1, v3.0) on disk as demonstrations; nothing is ever downloaded.
 
 States and actions come from the parquet files, images from image columns or from videos.
-Cameras are the features `observation.images.<name>` and `observation.image`; other features are
-not read.
+Cameras are the features `observation.images.<name>` and `observation.image`, and those that
+`features` of the ReaderConfig names; what is not read is named in `left_out`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from act_policy.data.dataset import (
+    DEPTH,
+    IMAGES_ALONE,
     DemonstrationDataset,
     Episode,
     UndecodableFrameError,
@@ -24,6 +26,7 @@ from act_policy.data.dataset import (
     lengths_of,
 )
 from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError, Wanted
+from act_policy.data.lerobot.cameras import channels_of
 from act_policy.data.lerobot.metadata import (
     COUNTERS,
     EpisodeEntry,
@@ -33,14 +36,19 @@ from act_policy.data.lerobot.metadata import (
     read_metadata,
 )
 from act_policy.data.lerobot.rows import ImageColumn, read_rows, read_vectors
-from act_policy.data.lerobot.schema import lerobot_schema, vector_keys, vector_names
-from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
+from act_policy.data.lerobot.schema import (
+    lerobot_schema,
+    short_name,
+    vector_keys,
+    vector_names,
+)
+from act_policy.data.reader_config import DEFAULT_READER, STATE, ReaderConfig
 from act_policy.data.schemas import shift_actions
 from act_policy.data.video.decoder import BrokenFrameError, VideoFile
 from act_policy.data.video.index import read_header
 from act_policy.data.video.writer import FrameRange
 from act_policy.errors import UserError
-from act_policy.types import ACTION_KEY, STATE_KEY, Camera
+from act_policy.types import Camera
 
 TOLERANCE = 1e-4
 """Largest difference in s that LeRobot allows between a frame's times in video and metadata."""
@@ -76,8 +84,16 @@ class LeRobotDataset(DemonstrationDataset):
         errors = EpisodeErrors(reader.unreadable, wanted)
         self.metadata = read_metadata(self.folder, errors)
         self.notes = list(self.metadata.notes)
-        self.schema, self.camera_keys = lerobot_schema(self.folder, self.metadata, reader)
-        rows = read_rows(self.metadata, errors, self.notes)
+        self.schema, self.keys, unused = lerobot_schema(self.folder, self.metadata, reader)
+        self.camera_keys = self.keys.cameras
+        self.notes += [
+            f"{self.folder}: {key} is left out: {why}"
+            for key, why in unused.items()
+            if why != DEPTH
+        ]
+        if self.keys.state is None and STATE not in (reader.features or {}):
+            self.notes.append(f"{self.folder}: holds no state; {IMAGES_ALONE}")
+        rows = read_rows(self.metadata, self.keys, errors, self.notes)
         self._frames_before: dict[tuple[int, str], int] = {}
         for camera in self.schema.cameras:
             self._check_images(camera, errors)
@@ -97,11 +113,16 @@ class LeRobotDataset(DemonstrationDataset):
             part._replace(action=shift_actions(part.action, self.action_shift))
             for part in (rows[entry.number] for entry in self.entries)
         ]
-        self._vector_keys = vector_keys(self.metadata)
+        self._vector_keys = vector_keys(self.metadata, self.keys)
         self.vector_names = tuple(self._vector_keys)
-        read = {STATE_KEY, ACTION_KEY, *COUNTERS}
+        read = {self.keys.state, self.keys.action, *COUNTERS}
         read |= {*self.camera_keys.values(), *self._vector_keys.values()}
-        self.left_alone = tuple(key for key in self.metadata.features if key not in read)
+        self.left_out = {k: unused.get(k, "") for k in self.metadata.features if k not in read}
+        self.left_out |= {
+            f"{key} (alpha channel)": ""
+            for key in self.camera_keys.values()
+            if channels_of(self.metadata.features[key]) == 4
+        }
         self._vectors: dict[str, tuple[Path, np.ndarray]] = {}  # of one file each
         self._videos: dict[Path, VideoFile] = {}  # open ones, the last one read at the end
         self._columns: dict[str, ImageColumn] = {}
@@ -132,7 +153,7 @@ class LeRobotDataset(DemonstrationDataset):
         """Return the feature's names; LeRobot stores no units."""
         check_vector_name(self, name)
         info = self.folder / "meta" / "info.json"
-        names = vector_names(info, self.metadata, self._vector_keys[name])
+        names = vector_names(info, self.metadata, self._vector_keys[name], name)
         return VectorDimensions(names, ("",) * len(names))
 
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
@@ -162,10 +183,11 @@ class LeRobotDataset(DemonstrationDataset):
         return entry.videos[key].path if self._is_video(camera) else entry.data
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
-        """Return the place in the file where the episode begins."""
+        """Return the place in the file where the episode begins, and the column's unusual name."""
+        key = self.camera_keys[camera]
         if self._is_video(camera):
-            return (self.entries[episode].videos[self.camera_keys[camera]].start,)
-        return (self._rows[episode].first,)
+            return (self.entries[episode].videos[key].start,)
+        return (self._rows[episode].first, *(() if short_name(key) == camera else (key,)))
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
         """Return int64, the steps of key frames; only the first for images in a column.
@@ -193,12 +215,14 @@ class LeRobotDataset(DemonstrationDataset):
     def encoded_images(self, episode: int, camera: str) -> FrameRange | pa.Array | None:
         """Return the range of the frames in a video, or struct(bytes, path) of each step.
 
-        None if an image column holds anything else.
+        None if an image column holds anything else, or not RGB.
         """
         if self._is_video(camera):
             video = self._video(episode, camera)
             first = self._first_frame(video, episode, camera)
             return FrameRange(video.path, first, int(self.lengths[episode]))
+        if channels_of(self.metadata.features[self.camera_keys[camera]]) != 3:
+            return None
         column = read_columns(self.episodes[episode].file, [self.camera_keys[camera]]).column(0)
         part = column.slice(self._rows[episode].first, self.lengths[episode]).combine_chunks()
         return part if pa.types.is_struct(part.type) else None
@@ -231,7 +255,8 @@ class LeRobotDataset(DemonstrationDataset):
         try:
             total, stream = read_header(path)
         except UserError as error:
-            yield UnfinishedError(f"{error} ({where})", path), group
+            lost = self._is_lost(key, group, path)
+            yield UnfinishedError(f"{error} ({where})", path, lost), group
             return
         if (stream.height, stream.width) != (camera.height, camera.width):
             text = (
@@ -251,6 +276,13 @@ class LeRobotDataset(DemonstrationDataset):
             yield UnfinishedError(text, path), beyond
         elif total not in (None, frames) and group[-1].videos[key].start is None:
             yield UserError(text), group
+
+    def _is_lost(self, key: str, group: list[EpisodeEntry], path: Path) -> bool:
+        """Whether a video is missing, and not only because a recorder had yet to encode it."""
+        images = self.folder / "images" / key  # where LeRobot keeps the frames until then
+        return not path.is_file() and not any(
+            any(images.glob(f"episode[-_]{entry.number:06d}")) for entry in group
+        )
 
     def _video(self, episode: int, camera: str) -> VideoFile:
         """Open the camera's video of an episode."""

@@ -79,8 +79,8 @@ def resolve(name: str, may_download: bool) -> Path:
         raise UserError(
             f"{name}: is incomplete in the hub's cache: {folder} lacks "
             f"{missing[0].relative_to(folder)} ({len(missing)} missing in all). Fetch the rest "
-            "with download=true (data.download=true in training), or give that folder to use what "
-            "is there."
+            "with download=true (data.download=true in training), or use what is there: give that "
+            "folder, and unreadable=skip."
         )
     looked = dict.fromkeys(str(path) for path in (_lerobot_home() / name, *_repositories(name)))
     raise UserError(

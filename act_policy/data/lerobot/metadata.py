@@ -1,7 +1,7 @@
-"""The `meta` folder of a LeRobotDataset, v2.1 or v3.0, in one form.
+"""The `meta` folder of a LeRobotDataset, v2.0, v2.1 or v3.0, in one form.
 
     meta/info.json                              features, rate, templates of the other paths
-    meta/episodes.jsonl                         v2.1: one line per episode
+    meta/episodes.jsonl                         v2.0, v2.1: one line per episode
     meta/episodes/chunk-000/file-000.parquet    v3.0: one row per episode, and its place
 
 Source of the layout: huggingface/lerobot, `lerobot/datasets`.
@@ -16,21 +16,29 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError
+from act_policy.data.episode_errors import INCOMPLETE_COPY, EpisodeErrors, UnfinishedError
 from act_policy.errors import UserError
+from act_policy.system.foreign_files import is_hidden
 
-VERSIONS = ("v2.1", "v3.0")
+VERSIONS = ("v2.0", "v2.1", "v3.0")
+MOST_BUFFERED = {"v2.0": 1, "v2.1": 1, "v3.0": 10}
+"""Episodes that info.json may be ahead of the other metadata when a recorder is killed."""
 COUNTERS = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 """Columns that every LeRobotDataset has: float32 seconds, then int64."""
 
 
 class Feature(NamedTuple):
-    """One entry of `features`: the content of a column or a video."""
+    """One entry of `features`: the content of a column or a video.
+
+    is_depth: its images are depth maps.
+    pixels: the pixel format of a video, "" where it is not stated.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     names: Any
     is_depth: bool
+    pixels: str = ""
 
     @property
     def is_image(self) -> bool:
@@ -54,7 +62,7 @@ class EpisodeEntry(NamedTuple):
     """The metadata of one episode.
 
     first_index: number of its first step, counted through all episodes; None where episodes
-        before it are missing and v2.1 does not store it.
+        before it are missing and v2 does not store it.
     videos: by feature key.
     seed, outcome: only where our writer stored them.
     """
@@ -103,7 +111,7 @@ def read_metadata(folder: Path, errors: EpisodeErrors) -> Metadata:
     }
     keys = [key for key, feature in features.items() if feature.dtype == "video"]
     notes: list[str] = []
-    if version == "v2.1":
+    if version != "v3.0":
         episodes = _episodes_v21(folder, info, keys, errors, notes)
     else:
         episodes = _episodes_v30(folder, info, keys, rate, errors, notes)
@@ -112,11 +120,16 @@ def read_metadata(folder: Path, errors: EpisodeErrors) -> Metadata:
     stated, found = info.get("total_episodes", int), episodes[-1].number + 1
     if stated not in (found, len(episodes)):
         # Recorders write one after the other, and the metadata of several episodes at a time.
-        notes.append(
-            f"{path}: total_episodes is {stated}, but the episodes' metadata end after {found}: "
-            "the recording (or a copy) was cut short; only episodes in both metadata and files "
-            "are used"
-        )
+        text = f"{path}: total_episodes is {stated}, but the episodes' metadata end after {found}"
+        if stated - found > MOST_BUFFERED[version]:
+            text += f": files of the metadata are missing. {INCOMPLETE_COPY}"
+            for lost in range(found, stated):
+                errors.add(lost, UnfinishedError(text, missing=True))
+        else:
+            notes.append(
+                f"{text}: the recording (or a copy) was cut short; only episodes in both metadata "
+                "and files are used"
+            )
     frames = sum(episode.length for episode in episodes)
     stated_frames = info.get("total_frames", int)
     if stated == len(episodes) and stated_frames != frames:
@@ -146,7 +159,8 @@ def read_columns(path: Path, columns: list[str]) -> pa.Table:
 def open_parquet(path: Path) -> pq.ParquetFile:
     """Open a parquet file; raises UserError."""
     if not path.is_file():
-        raise UnfinishedError(f"{path}: no such file, but the metadata names it", path)
+        text = f"{path}: no such file, but the metadata names it. {INCOMPLETE_COPY}"
+        raise UnfinishedError(text, path, missing=True)
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
@@ -163,7 +177,7 @@ class _Info:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.plain = json.loads(path.read_text(encoding="utf-8"))
+            self.plain = json.loads(path.read_text(encoding="utf-8-sig"))  # editors may add a BOM
         except (OSError, ValueError) as error:
             raise UserError(f"{path}: cannot be read ({error})") from None
         if not isinstance(self.plain, dict):
@@ -189,16 +203,11 @@ class _Info:
 
 
 def _advise(version: str) -> str:
-    reads = f"this version reads {' and '.join(VERSIONS)}"
+    reads = f"this version reads {', '.join(VERSIONS)}"
     if version.startswith("v3."):
         return f"{reads}. Update act_policy, or write the dataset with LeRobot 0.4."
-    if version == "v2.0":
-        return (
-            f"{reads}. Convert it with LeRobot 0.3: "
-            "python -m lerobot.datasets.v21.convert_dataset_v20_to_v21 --repo-id=NAME"
-        )
     if version.startswith("v1."):
-        return f"{reads}. Convert it to v2.0 with LeRobot 0.1, then to v2.1 with LeRobot 0.3."
+        return f"{reads}. Convert it to v2.0 with LeRobot 0.1."
     return reads
 
 
@@ -208,9 +217,12 @@ def _feature(path: Path, name: str, plain: Any) -> Feature:
     dtype, shape = plain.get("dtype"), plain.get("shape")
     if not isinstance(dtype, str) or not isinstance(shape, list):
         raise UserError(f"{path}: feature {name} needs dtype and shape; found {sorted(plain)}")
-    about = plain.get("info") or {}
-    is_depth = bool(about.get("is_depth_map") or about.get("video.is_depth_map"))
-    return Feature(dtype, tuple(shape), plain.get("names"), is_depth)
+    # older versions call it video_info
+    every = [about for about in (plain.get("info"), plain.get("video_info")) if about]
+    flags = ("is_depth_map", "video.is_depth_map")
+    is_depth = any(about.get(flag) for about in every for flag in flags)
+    pixels = next((p for about in every if (p := about.get("video.pix_fmt"))), "")
+    return Feature(dtype, tuple(shape), plain.get("names"), is_depth, str(pixels))
 
 
 def _episodes_v21(
@@ -227,7 +239,8 @@ def _episodes_v21(
             continue
         try:
             row = json.loads(line)
-            tasks = [str(task) for task in row.get("tasks", [])]
+            told = row.get("tasks", [])
+            tasks = [told] if isinstance(told, str) else [str(task) for task in told]
             rows.append((int(row["episode_index"]), int(row["length"]), tasks))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             text = f"{path}: line {number} is not an episode's index, tasks and length ({error!r})"
@@ -259,7 +272,7 @@ def _episodes_v30(
     notes: list[str],
 ) -> list[EpisodeEntry]:
     parent = folder / "meta" / "episodes"
-    paths = sorted(parent.glob("*/*.parquet"))
+    paths = sorted(path for path in parent.glob("*/*.parquet") if not is_hidden(path.name))
     if not paths:
         raise UserError(
             f"{parent}: holds no *.parquet file of episodes. If a recording was killed, none of "

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from PIL import Image
 
 from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError
+from act_policy.data.lerobot.cameras import DEEP_MODES
 from act_policy.data.lerobot.metadata import (
     EpisodeEntry,
     Feature,
@@ -18,9 +19,9 @@ from act_policy.data.lerobot.metadata import (
     open_parquet,
     read_columns,
 )
+from act_policy.data.lerobot.schema import Keys
 from act_policy.data.video.decoder import BrokenFrameError
 from act_policy.errors import UserError
-from act_policy.types import ACTION_KEY, STATE_KEY
 
 
 class EpisodeRows(NamedTuple):
@@ -33,9 +34,10 @@ class EpisodeRows(NamedTuple):
 
 
 def read_rows(
-    metadata: Metadata, errors: EpisodeErrors, notes: list[str]
+    metadata: Metadata, keys: Keys, errors: EpisodeErrors, notes: list[str]
 ) -> dict[int, EpisodeRows]:
     """Return the rows of every episode without an error, by its index."""
+    wanted = [key for key in (keys.state, keys.action) if key is not None]
     found: dict[int, EpisodeRows] = {}
     files: dict[Path, list[EpisodeEntry]] = {}
     for entry in metadata.episodes:
@@ -44,14 +46,15 @@ def read_rows(
     known = {entry.number for entry in metadata.episodes}
     for path, group in files.items():
         try:
-            table = read_columns(path, [STATE_KEY, ACTION_KEY, *counters])
+            table = read_columns(path, [*wanted, *counters])
         except UnfinishedError as error:
             for entry in group:
                 errors.add(entry.number, error)
             continue
-        state, action = (
-            _matrix(path, table, key, metadata.features[key]) for key in (STATE_KEY, ACTION_KEY)
-        )
+        action = _matrix(path, table, keys.action, metadata.features[keys.action])
+        state = np.empty((len(action), 0), np.float32)
+        if keys.state is not None:
+            state = _matrix(path, table, keys.state, metadata.features[keys.state])
         columns = {name: _numbers(path, name, table.column(name)) for name in counters}
         rows_of = _runs(path, columns["episode_index"])
         for entry in group:
@@ -180,6 +183,10 @@ class ImageColumn:
             raise BrokenFrameError("the file holds no bytes of this frame")
         try:
             with Image.open(io.BytesIO(content)) as image:
+                if image.mode in DEEP_MODES:
+                    raise BrokenFrameError(f"it has more than 8 bits per pixel ({image.mode})")
                 return np.asarray(image.convert("RGB"))
+        except BrokenFrameError:
+            raise
         except Exception as error:  # a broken header makes Pillow raise almost anything
             raise BrokenFrameError(f"{error}") from None

@@ -3,30 +3,46 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from act_policy.data.lerobot.metadata import Feature, Metadata
-from act_policy.data.reader_config import ReaderConfig
-from act_policy.data.schemas import check_described, choose_cameras, read_schema
+from act_policy.data.lerobot.cameras import sort_cameras
+from act_policy.data.lerobot.metadata import COUNTERS, Feature, Metadata
+from act_policy.data.reader_config import ACTION, STATE, ReaderConfig
+from act_policy.data.schemas import check_described, choose_cameras, read_schema, suggest_features
 from act_policy.errors import UserError
 from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY, Camera, Schema
 
 OBSERVATION_PREFIX = "observation."
+SINGLE_IMAGE_KEY = "observation.image"
 
 
-def lerobot_schema(
-    folder: Path, metadata: Metadata, reader: ReaderConfig
-) -> tuple[Schema, dict[str, str]]:
-    """Return the schema, and the feature of each of its cameras."""
+class Keys(NamedTuple):
+    """The features that hold the state (None: there is none), the actions, and each camera."""
+
+    state: str | None
+    action: str
+    cameras: dict[str, str]
+
+
+class Reading(NamedTuple):
+    """How a dataset is read.
+
+    keys: the features that are read.
+    left_out: feature -> why its images are not used; of cameras that nobody chose to leave out.
+    """
+
+    schema: Schema
+    keys: Keys
+    left_out: dict[str, str]
+
+
+def lerobot_schema(folder: Path, metadata: Metadata, reader: ReaderConfig) -> Reading:
+    """Find the features to read, and what they are; raises UserError where one is missing."""
     info = folder / "meta" / "info.json"
-    keys = {
-        "image" if key == "observation.image" else key.removeprefix(IMAGE_PREFIX): key
-        for key, feature in metadata.features.items()
-        if feature.is_image and (key.startswith(IMAGE_PREFIX) or key == "observation.image")
-    }
-    every = {name: _camera(info, name, metadata.features[key]) for name, key in keys.items()}
-    cameras = {name: camera for name, camera in every.items() if camera is not None}
-    state, action = (vector_names(info, metadata, key) for key in (STATE_KEY, ACTION_KEY))
+    keys = _find_keys(info, metadata, reader)
+    cameras, unusable = sort_cameras(metadata, keys.cameras)
+    state = () if keys.state is None else vector_names(info, metadata, keys.state, STATE)
+    action = vector_names(info, metadata, keys.action, ACTION)
     stored = None
     if reader.schema is not None:
         stored = read_schema(reader.schema, list(cameras.values()))
@@ -37,11 +53,22 @@ def lerobot_schema(
             )
     names = choose_cameras(reader.cameras, stored, cameras)
     if missing := [name for name in names if name not in cameras]:
+        why = [f"{name} cannot be used: {unusable[name]}" for name in missing if name in unusable]
         raise UserError(
-            f"{info}: no camera {', '.join(missing)} of three channels; found "
-            f"{', '.join(cameras) or 'none'}. Choose with cameras=[...] (data.cameras= in "
-            "training)."
+            f"{info}: no camera {', '.join(missing)} to use; found "
+            f"{', '.join(cameras) or 'none'}. "
+            + "".join(f"{text}. " for text in why)
+            + "Choose with cameras=[...] (data.cameras= in training)."
         )
+    left_out = {}
+    if reader.cameras is None:
+        left_out = {keys.cameras[name]: why for name, why in unusable.items()}
+        left_out |= {
+            key: f"its name does not begin with {IMAGE_PREFIX}: name it with "
+            f"features={{{short_name(key)}: {key}}} (data.features= in training)"
+            for key, feature in metadata.features.items()
+            if feature.is_image and key not in keys.cameras.values() and not is_camera(key)
+        }
     if stored is None:
         ours = metadata.plain.get("act_policy")  # of our writer, for which LeRobot has no place
         if not isinstance(ours, dict):
@@ -57,29 +84,64 @@ def lerobot_schema(
             # older datasets call it "task"
             environment=str(ours.get("environment", ours.get("task", ""))),
         )
-    chosen = tuple(cameras[name] for name in names)
-    return replace(stored, cameras=chosen), {name: keys[name] for name in names}
+    chosen: tuple[Camera, ...] = tuple(cameras[name] for name in names)
+    read = keys._replace(cameras={name: keys.cameras[name] for name in names})
+    return Reading(replace(stored, cameras=chosen), read, left_out)
 
 
-def _camera(info: Path, name: str, feature: Feature) -> Camera | None:
-    """Return a camera with its size; None for a depth map or without three channels."""
-    shape = feature.shape
-    if len(shape) != 3:
-        raise UserError(f"{info}: camera {name} has shape {list(shape)}; expected three numbers")
-    # Names of the axes are often wrong or missing; then the axis that can be the channels decides.
-    names = feature.names if isinstance(feature.names, list) else []
-    first = str(names[0]).startswith("channel") if names else False
-    if not shape[0 if first else 2] <= 4:
-        first = not first
-    channels, height, width = shape if first else (shape[2], *shape[:2])
-    return None if feature.is_depth or channels != 3 else Camera(name, height, width)
+def _find_keys(info: Path, metadata: Metadata, reader: ReaderConfig) -> Keys:
+    features = metadata.features
+    cameras = dict(reader.named_cameras)
+    for key, feature in features.items():
+        if feature.is_image and is_camera(key) and key not in cameras.values():
+            cameras.setdefault(short_name(key), key)
+    state, action = reader.find(STATE, STATE_KEY), reader.find(ACTION, ACTION_KEY)
+    wanted = [key for key in (state, action, *reader.named_cameras.values()) if key is not None]
+    missing = [key for key in wanted if key not in features]
+    guess_no_state = STATE not in (reader.features or {})
+    if missing == [STATE_KEY] and guess_no_state and not _vectors(features):
+        state, missing = None, []  # images alone, and nothing that could be a state
+    if missing:
+        hint = suggest_features(
+            {key: (features[key].dtype, features[key].shape) for key in _vectors(features)},
+            [key for key, feature in features.items() if feature.is_image],
+            {name: key for name, key in cameras.items() if key in features},
+            ACTION_KEY if ACTION_KEY in features else None,
+        )
+        raise UserError(
+            f"{info}: has no feature {', '.join(missing)}; found "
+            + ", ".join(f"{k} {f.dtype} {list(f.shape)}" for k, f in features.items())
+            + f". {hint}"
+        )
+    assert action is not None  # only the state may be missing
+    return Keys(state, action, cameras)
 
 
-def vector_names(info: Path, metadata: Metadata, key: str) -> tuple[str, ...]:
-    """Return the names of a vector's dimensions."""
-    feature = metadata.features.get(key)
-    if feature is None:
-        raise UserError(f"{info}: has no feature {key}; found {', '.join(metadata.features)}")
+def is_camera(key: str) -> bool:
+    """Return whether LeRobot gives this name to a camera."""
+    return key.startswith(IMAGE_PREFIX) or key == SINGLE_IMAGE_KEY
+
+
+def short_name(key: str) -> str:
+    """Return a camera's name by its feature."""
+    return "image" if key == SINGLE_IMAGE_KEY else key.removeprefix(IMAGE_PREFIX)
+
+
+def _vectors(features: dict[str, Feature]) -> list[str]:
+    """List the features that could be a state: numbers, neither counted nor about the outcome."""
+    return [
+        key
+        for key, feature in features.items()
+        if feature.is_vector
+        and feature.dtype.startswith("float")
+        and key not in (*COUNTERS, ACTION_KEY)
+        and not key.startswith("next.")
+    ]
+
+
+def vector_names(info: Path, metadata: Metadata, key: str, prefix: str) -> tuple[str, ...]:
+    """Return the names of a vector's dimensions; where none are stored, PREFIX_0, PREFIX_1, ..."""
+    feature = metadata.features[key]
     if not feature.is_vector:
         raise UserError(
             f"{info}: {key} is {feature.dtype} {list(feature.shape)}; expected a vector of numbers"
@@ -88,15 +150,17 @@ def vector_names(info: Path, metadata: Metadata, key: str) -> tuple[str, ...]:
     names = list(_flat(feature.names))
     if len(names) == size == len(set(names)):
         return tuple(names)
-    return tuple(f"{key.rpartition('.')[2]}_{dimension}" for dimension in range(size))
+    return tuple(f"{prefix}_{dimension}" for dimension in range(size))
 
 
-def vector_keys(metadata: Metadata) -> dict[str, str]:
+def vector_keys(metadata: Metadata, keys: Keys) -> dict[str, str]:
     """Return the observed vectors other than the state: short name -> feature."""
     return {
         key.removeprefix(OBSERVATION_PREFIX): key
         for key, feature in metadata.features.items()
-        if key.startswith(OBSERVATION_PREFIX) and key != STATE_KEY and feature.is_vector
+        if key.startswith(OBSERVATION_PREFIX)
+        and key not in (STATE_KEY, keys.state, keys.action)
+        and feature.is_vector
     }
 
 

@@ -9,6 +9,7 @@ from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.lerobot.dataset import LeRobotDataset
 from act_policy.data.lerobot.features import image_feature, read_tasks
 from act_policy.data.lerobot.metadata import COUNTERS
+from act_policy.data.lerobot.schema import is_camera
 from act_policy.data.video.writer import FrameRange
 from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY
 
@@ -50,7 +51,8 @@ class Parts:
         vectors = {
             f"observation.{n}": dataset.vector_dimensions(n).names for n in dataset.vector_names
         }
-        named = {STATE_KEY: schema.state_names, **vectors, ACTION_KEY: schema.action_names}
+        state = {STATE_KEY: schema.state_names} if schema.state_names else {}
+        named = {**state, **vectors, ACTION_KEY: schema.action_names}
         features: dict[str, Any] = {
             key: {"dtype": "float32", "shape": [len(names)], "names": list(names)}
             for key, names in named.items()
@@ -75,7 +77,8 @@ class Parts:
     def rows(self, episode: int) -> pa.Table:
         """Return every column of an episode except images."""
         dataset = self.dataset
-        vectors = {STATE_KEY: dataset.state(episode)}
+        has_state = dataset.schema.state_size > 0
+        vectors = {STATE_KEY: dataset.state(episode)} if has_state else {}
         vectors |= {f"observation.{n}": dataset.vector(episode, n) for n in dataset.vector_names}
         vectors[ACTION_KEY] = dataset.action(episode)
         columns = {name: _to_column(values) for name, values in vectors.items()}
@@ -93,7 +96,10 @@ class Parts:
 
 
 class LeRobotParts(Parts):
-    """The parts of a LeRobotDataset: its descriptions, rows and encoded images are kept."""
+    """The parts of a LeRobotDataset: its descriptions, rows and encoded images are kept.
+
+    State, action and cameras get LeRobot's names where they have others.
+    """
 
     dataset: LeRobotDataset
 
@@ -115,22 +121,30 @@ class LeRobotParts(Parts):
         plain = dataset.metadata.plain
         self.robot_type = plain.get("robot_type")
         self.has_videos = any(f["dtype"] == "video" for f in plain["features"].values())
+        keys = dataset.keys
+        renamed = {keys.action: ACTION_KEY} | ({keys.state: STATE_KEY} if keys.state else {})
+        taken = {new for old, new in renamed.items() if new != old}
+        self._names = {key: f"original.{key}" for key in dataset.metadata.features if key in taken}
+        self._names |= renamed
+        """Name in the source -> name here, where the two may differ."""
 
     def features(self) -> dict[str, Any]:
         """Repeat the dataset's own description of every column except images."""
         features = {
-            name: feature
+            self._names.get(name, name): feature
             for name, feature in self.dataset.metadata.plain["features"].items()
             if feature["dtype"] not in ("image", "video")
         }
         schema = self.dataset.schema
-        features[STATE_KEY] = features[STATE_KEY] | {"names": list(schema.state_names)}
+        if schema.state_names:
+            features[STATE_KEY] = features[STATE_KEY] | {"names": list(schema.state_names)}
         features[ACTION_KEY] = features[ACTION_KEY] | {"names": list(schema.action_names)}
         return features
 
     def camera_key(self, camera: str) -> str:
         """Return the name of the feature that holds a camera's images."""
-        return self.dataset.camera_keys[camera]
+        key = self.dataset.camera_keys[camera]
+        return key if is_camera(key) else super().camera_key(camera)
 
     def encoded_images(self, episode: int, camera: str) -> FrameRange | pa.Array | None:
         """Return the range of frames in a video, or the rows of an image column."""
@@ -145,7 +159,9 @@ class LeRobotParts(Parts):
     def rows(self, episode: int) -> pa.Table:
         """Return every column of an episode except images, as stored."""
         rows = self.dataset.rows(episode)
-        columns: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
+        columns: dict[str, Any] = {
+            self._names.get(name, name): rows.column(name) for name in rows.column_names
+        }
         named = columns.get("task_index")
         known = named is not None and 0 <= np.max(named.to_numpy(), initial=-1) < self._own_count
         if not known or self._changed[episode]:

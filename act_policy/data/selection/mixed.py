@@ -9,7 +9,7 @@ import numpy as np
 
 from act_policy.data.dataset import DemonstrationDataset, Episode, VectorDimensions, lengths_of
 from act_policy.data.selection.selected import SelectedDataset
-from act_policy.errors import UserError
+from act_policy.errors import UserError, list_some
 from act_policy.types import Schema
 
 
@@ -23,11 +23,12 @@ class MixedDataset(DemonstrationDataset):
         weights: how often an epoch shows each dataset's steps; 1 is once.
 
     Raises:
-        UserError: the schemas differ.
+        UserError: the schemas differ, or an episode is there twice.
     """
 
     def __init__(self, parts: Sequence[SelectedDataset], weights: Sequence[float]) -> None:
         first = parts[0]
+        _check_distinct(parts)
         for other in parts[1:]:
             _check_alike(first, other)
         self.parts = list(parts)
@@ -47,7 +48,7 @@ class MixedDataset(DemonstrationDataset):
             for episode in part.episodes
         ]
         self.lengths = lengths_of(self.episodes)
-        self.left_alone = tuple(dict.fromkeys(name for part in parts for name in part.left_alone))
+        self.left_out = {n: why for part in parts for n, why in part.left_out.items()}
         self.notes = [note for part in parts for note in part.notes]
         self.vector_names = tuple(
             name
@@ -105,6 +106,20 @@ class MixedDataset(DemonstrationDataset):
     def _find(self, episode: int) -> tuple[SelectedDataset, int]:
         place = int(np.searchsorted(self._first, episode, side="right")) - 1
         return self.parts[place], episode - int(self._first[place])
+
+
+def _check_distinct(parts: Sequence[SelectedDataset]) -> None:
+    """Raise UserError where two parts share an episode: it could be held out and trained on."""
+    seen: set[tuple[Path, int]] = set()
+    for part in parts:
+        own = {(part.folder.resolve(), episode.index): episode.name for episode in part.episodes}
+        if twice := [name for place, name in own.items() if place in seen]:
+            raise UserError(
+                f"mix: {part.folder} is there twice, with {len(twice)} of the same episodes "
+                f"({list_some(twice)}). Give the folder once, with a weight= to see it more often, "
+                "or different episodes by select.episodes."
+            )
+        seen |= set(own)
 
 
 def _check_alike(first: SelectedDataset, other: SelectedDataset) -> None:

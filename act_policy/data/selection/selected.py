@@ -85,7 +85,7 @@ class SelectedDataset(DemonstrationDataset):
         ]
         self.last_index = source.last_index
         self.vector_names = source.vector_names
-        self.left_alone = source.left_alone
+        self.left_out = source.left_out
         self.notes = source.notes
 
     def state(self, episode: int) -> np.ndarray:
@@ -123,9 +123,11 @@ class SelectedDataset(DemonstrationDataset):
         return None if offsets is None else self._cut(episode, offsets)
 
     def frame_key(self, episode: int, camera: str) -> tuple[Any, ...]:
-        key = self._source.frame_key(self._of[episode], self._camera_of[camera])
+        old = self._camera_of[camera]
+        key = self._source.frame_key(self._of[episode], old)
         scaled_by = ("pillow",) if camera in self._changed else ()
-        return (*key, int(self._parts[episode, 0]), *scaled_by)
+        renamed = () if old == camera else (old,)
+        return (*key, int(self._parts[episode, 0]), *scaled_by, *renamed)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
         keys = self._source.key_steps(self._of[episode], self._camera_of[camera])

@@ -1,12 +1,13 @@
 """Settings that choose the parts of a dataset to use, checked against its names."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from act_policy.data.dataset import DemonstrationDataset, place_of
+from act_policy.data.dataset import DatasetWarning, DemonstrationDataset, place_of
 from act_policy.errors import UserError, located
 from act_policy.images.resize import Crop, check_crop
 from act_policy.types import Camera, Schema
@@ -116,7 +117,15 @@ def choose(selection: Selection, where: str, names: Mapping[int, str]) -> list[i
     chosen = set(names)
     if selection.episodes is not None:
         chosen = find_episodes("select.episodes", selection.episodes, names, where)
-    chosen -= find_episodes("select.exclude", selection.exclude, names, where)
+    # a number that is not there is left out already: lists are kept while episodes are removed
+    gone = [e for e in selection.exclude if not isinstance(e, str) and e not in names]
+    if gone:
+        text = ", ".join(map(str, gone))
+        warnings.warn(
+            f"select.exclude: {where} has no episodes {text}", DatasetWarning, stacklevel=2
+        )
+    there = [episode for episode in selection.exclude if episode not in gone]
+    chosen -= find_episodes("select.exclude", there, names, where)
     if not chosen:
         raise UserError(f"{where}: select.episodes and select.exclude leave no episode")
     return sorted(chosen)

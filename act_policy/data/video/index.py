@@ -65,7 +65,7 @@ def read_index(path: Path) -> VideoIndex:
         UserError: the file is missing, is not a video, or has two frames with the same time.
     """
     if not path.is_file():
-        raise UnfinishedError(f"{path}: no such video file", path)
+        raise UnfinishedError(f"{path}: no such video file", path, missing=True)
     status = path.stat()
     return _read_index(path, status.st_size, status.st_mtime_ns)
 
@@ -89,7 +89,7 @@ def read_header(path: Path) -> VideoHeader:
 def open_video(path: Path) -> Any:
     """Open a file for demuxing; raises UnfinishedError where it is missing or not a video."""
     if not path.is_file():
-        raise UnfinishedError(f"{path}: no such video file", path)
+        raise UnfinishedError(f"{path}: no such video file", path, missing=True)
     try:
         container = av.open(str(path))
     except av.error.FFmpegError as error:

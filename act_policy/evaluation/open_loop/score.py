@@ -124,7 +124,9 @@ def score_open_loop(
     stride = 1 if chunks is None else max(1, -(-steps // chunks))
     hold = HoldStill(policy.schema)
     length = policy.chunk_length
-    nearest = None if pool is None else NearestDemonstration(pool, length)
+    # images alone say nothing of the nearest state
+    comparable = pool is not None and policy.schema.state_size > 0
+    nearest = NearestDemonstration(pool, length) if pool is not None and comparable else None
     judged = (POLICY, HOLD_STILL) if nearest is None else (POLICY, HOLD_STILL, NEAREST)
     sums = {who: np.zeros((length, policy.schema.action_size)) for who in judged}
     counts = {who: np.zeros((length, 1), np.int64) for who in judged}
@@ -160,7 +162,7 @@ def score_open_loop(
         counts=counts[POLICY][:, 0],
         scale=statistics.scale(statistics.action),
         held=hold.repeats,
-        pool=None if pool is None else pool.says,
+        pool=None if pool is None or nearest is None else pool.says,
         chunks=made,
     )
 

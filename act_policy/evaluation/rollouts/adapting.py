@@ -32,7 +32,7 @@ class AdaptedObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
         super().__init__(environment)
         self._cameras = {camera.name: camera for camera in schema.cameras}
         names: tuple[str, ...] = environment.unwrapped.schema.state_names  # type: ignore[attr-defined]
-        self._state = np.array([names.index(name) for name in schema.state_names])
+        self._state = np.array([names.index(name) for name in schema.state_names], np.int64)
 
     def observation(self, observation: Any) -> Any:
         """Adapt one observation; images are drawn when they are read."""

@@ -57,7 +57,9 @@ def recorded_weights(act: ACT) -> Iterator[list[Float[Tensor, "b heads k t"]]]:
 
 def _reading(act: ACT, weights: np.ndarray) -> AttentionShares:
     """Name the memory tokens (heads, k, t) in the order in which `ACT.encode` lines them up."""
-    vectors = ["latent", "state"]
+    vectors = ["latent"]
+    if act.config.state_size:
+        vectors.append("state")
     if act.config.environment_state_size:
         vectors.append("environment state")
     ends = np.cumsum([1] * len(vectors) + [y * x for y, x in act.map_sizes.values()])

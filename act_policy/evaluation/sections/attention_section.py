@@ -75,7 +75,7 @@ def _show_heads(
         return np.concatenate([values[:, query].mean(axis=0)[None], values[:, query]])
 
     shares = reading.shares()
-    heads = ["all heads", *(f"head {i + 1}" for i in range(len(shares["state"])))]
+    heads = ["all heads", *(f"head {i + 1}" for i in range(len(shares["latent"])))]
     rows = [
         [name, *(f"{one:.0%}" for one in mean_and_each(share))] for name, share in shares.items()
     ]

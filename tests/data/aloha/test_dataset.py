@@ -233,8 +233,12 @@ def test_episodes_that_do_not_fit_together_are_refused(make_folder, tmp_path):
         ("action", np.zeros((3, 3), np.float32), "qpos has 2 steps, /action 3"),
         ("action", np.zeros(2, np.float32), r"/action is float32 \(2,\)"),
         ("action", np.array(["a", "b"], "S1")[:, None], r"/action is \|S1 \(2, 1\)"),
-        ("observations/images/top", np.zeros((2, 6, 8, 3), np.float32), "camera top is float32"),
-        ("observations/images/top", np.zeros((2, 6, 8, 4), np.uint8), "camera top is uint8"),
+        (
+            "observations/images/top",
+            np.zeros((2, 6, 8, 3), np.float32),
+            "lacks top .*it is float32",
+        ),
+        ("observations/images/top", np.zeros((2, 6, 8, 2), np.uint8), "lacks top .*it is uint8"),
         ("observations/images/top", np.zeros((1, 6, 8, 3), np.uint8), "1 frames, the episode 2"),
     ],
 )
@@ -246,7 +250,7 @@ def test_a_file_with_another_structure_is_refused(make_folder, field, replacemen
             file[field] = replacement
     with pytest.raises(UserError, match=message) as error:
         open_dataset(path.parent)
-    assert str(path) in str(error.value)
+    assert path.name in str(error.value)
 
 
 def test_a_refused_file_blocks_no_other_thread(make_folder):
@@ -255,7 +259,7 @@ def test_a_refused_file_blocks_no_other_thread(make_folder):
     with h5py.File(path, "a") as file:
         del file["observations/images/top"]
         file["observations/images/top"] = np.zeros(3)
-    with pytest.raises(UserError, match="camera top is float64") as error:
+    with pytest.raises(UserError, match="camera top has 3 frames") as error:
         open_dataset(path.parent)
     opened = threading.Event()
 

@@ -6,7 +6,7 @@ import pytest
 
 from act_policy.data.aloha.channel_order import doubt_channel_order
 from act_policy.data.aloha.episode import write_episode
-from act_policy.data.dataset import DatasetWarning
+from act_policy.data.dataset import DEPTH, DatasetWarning
 from act_policy.data.open import open_dataset
 from act_policy.data.reader_config import ReaderConfig
 from act_policy.data.schemas import shift_actions
@@ -45,7 +45,8 @@ def test_a_real_robot_has_four_cameras_effort_base_and_depth(tmp_path, compresse
     assert dataset.lengths.tolist() == [3, 5]
     assert dataset.schema.camera_names == CAMERAS
     assert (dataset.schema.state_size, dataset.schema.action_size) == (14, 16)
-    assert dataset.left_alone == tuple(f"{camera}_depth" for camera in CAMERAS)
+    depth = {f"observations/images/{camera}_depth": DEPTH for camera in CAMERAS}
+    assert dataset.left_out == depth
     assert set(dataset.vector_names) == {"velocity", "effort"}
     with h5py.File(tmp_path / "episode_1.hdf5") as file:
         np.testing.assert_array_equal(dataset.vector(1, "velocity"), file["observations/qvel"])

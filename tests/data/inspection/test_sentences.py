@@ -9,6 +9,7 @@ from act_policy.errors import UserError
 NAMES = ("a", "b", "c")
 BROKEN = UserError("x.hdf5: cannot be read")
 SENTENCES = {
+    Kind.NO_CAMERA: ("", {"reasons": "front: gone"}, {}, "front: gone"),
     Kind.BROKEN_FILE: ("", {"error": BROKEN}, {}, "x.hdf5: cannot be read"),
     Kind.UNLIKE_FILE: (
         "x.hdf5",

@@ -28,7 +28,6 @@ from tests.data.lerobot_for_tests import (
     RATE,
     TOP,
     WIDTH,
-    WRIST,
     arrays,
     change_info,
     change_table,
@@ -242,17 +241,13 @@ def test_a_camera_may_be_called_observation_image_and_have_its_channels_first(tm
     assert every_number(dataset, "image") == expected_numbers("image")
 
 
-def test_cameras_are_chosen_and_ordered_and_depth_is_ignored(tmp_path):
+def test_cameras_are_chosen_and_ordered(tmp_path):
     folder = write_lerobot(tmp_path)
     assert open_dataset(folder, ReaderConfig(cameras=["wrist"])).schema.camera_names == ("wrist",)
     both = open_dataset(folder, ReaderConfig(cameras=["wrist", "top"]))
     assert both.schema.camera_names == ("wrist", "top")
     with pytest.raises(UserError, match=r"no camera left .*found top, wrist.*data.cameras="):
         open_dataset(folder, ReaderConfig(cameras=["left"]))
-    change_info(folder, lambda i: i["features"][WRIST].update(info={"video.is_depth_map": True}))
-    assert open_dataset(folder).schema.camera_names == ("top",)
-    change_info(folder, lambda i: i["features"][WRIST].update(shape=[HEIGHT, WIDTH, 1], info={}))
-    assert open_dataset(folder).schema.camera_names == ("top",)
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,10 @@ def test_an_incomplete_dataset_is_not_mistaken_for_a_shorter_one(home, monkeypat
     ):
         open_dataset(NAME)
     assert not hub.is_at_hand(NAME)
-    with pytest.warns(DatasetWarning, match="last episode was whole"):
-        assert open_dataset(folder).lengths.tolist() == [2]
+    with pytest.raises(UserError, match="copy is incomplete"):
+        open_dataset(folder)
+    with pytest.warns(DatasetWarning, match="1 of 2 episodes are left out"):
+        assert open_dataset(folder, ReaderConfig(unreadable="skip")).lengths.tolist() == [2]
 
     class Hub:
         @staticmethod

@@ -79,6 +79,17 @@ def test_differing_schemas_are_shown_on_both_sides(make_folder, folders):
     assert mixed.schema.cameras[0].height == 6
 
 
+def test_an_episode_that_is_there_twice_is_refused(folders, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(folders[0])
+    for again in (folders[0], link):
+        with pytest.raises(UserError, match=r"is there twice, with 2 of the same .*weight"):
+            open_demonstrations(folders[0], mix=[{"path": again, "weight": 2}])
+    other = {"path": folders[0], "select": {"episodes": [1]}}
+    mixed = open_demonstrations(folders[0], {"episodes": [0]}, mix=[other])
+    assert mixed.lengths.tolist() == [5, 6]
+
+
 @pytest.mark.parametrize(
     ("mix", "message"),
     [

@@ -1,5 +1,7 @@
 """A selection contains exactly the chosen parts; impossible choices are refused."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -70,10 +72,19 @@ def test_an_index_is_that_on_disk_even_if_others_are_left_out(tmp_path, make_fol
     view = opened({"exclude": [3]})
     assert view.lengths.tolist() == expected
     assert open_demonstrations(folder, {"episodes": [4]}).lengths.tolist() == [8]
-    mixed = opened({"exclude": [3]}, [{"path": folder}])
+    copied = shutil.copytree(folder, tmp_path / "copied")
+    mixed = opened({"exclude": [3]}, [{"path": copied}])
     assert [episode.index for episode in mixed.episodes][-2:] == [5 + 3, 5 + 4]
     with pytest.raises(UserError, match=r"\[1\] are not among those that are used"):
         choose_episodes("train_episodes", [1], view)
+
+
+def test_a_number_that_is_not_there_may_be_excluded(folder):
+    with pytest.warns(DatasetWarning, match="has no episodes 9, 77"):
+        view = open_demonstrations(folder, {"exclude": [1, 9, 77]})
+    assert [episode.index for episode in view.episodes] == [0, 2, 3]
+    with pytest.raises(UserError, match=r"select.exclude: episodes \[episode_9\] are not among"):
+        open_demonstrations(folder, {"exclude": ["episode_9"]})  # a name is more likely a slip
 
 
 def test_errors_in_an_excluded_episode_do_not_matter(tmp_path, make_folder):
