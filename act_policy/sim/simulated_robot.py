@@ -101,7 +101,7 @@ class SimulatedRobot:
 
 
 def simulated_config(schema: Schema, timing: TimingConfig | None = None) -> RobotConfig:
-    """Make a config for a simulated task, which cannot break: no limits, no soft start.
+    """Make a config for a simulated task, which cannot break: no limits, no soft start, no doubts.
 
     A still scene is drawn identically each time, so a camera that repeats its image is not frozen.
     An action whose position the policy's state leaves out is a switch, which needs no measurement.
@@ -115,6 +115,7 @@ def simulated_config(schema: Schema, timing: TimingConfig | None = None) -> Robo
         joints={
             name: JointConfig(
                 kind=kind(name, unit),
+                unit=unit,
                 low=-np.inf,
                 high=np.inf,
                 max_speed=np.inf,

@@ -11,8 +11,9 @@ from act_policy import UserError
 from act_policy.control.action_space import build_action_space
 from act_policy.control.chunks.asynchronous import Answer
 from act_policy.control.chunks.executor import ChunkExecutor
-from act_policy.control.config import TimingConfig
+from act_policy.control.config import JointConfig, RobotConfig, TimingConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
+from act_policy.control.robots.contract import Contract
 from act_policy.evaluation.control_loop import episode_in_lock_step, episode_in_real_time
 from act_policy.evaluation.rollouts.adapting import AdaptedObservations
 from act_policy.evaluation.rollouts.run import run_episode
@@ -137,6 +138,15 @@ def test_a_position_that_the_state_leaves_out_needs_no_measurement() -> None:
     space = build_action_space(schema, ranges, simulated_config(schema))
     assert space.kinds == ("switch",)
     assert build_action_space(SCHEMA, ranges, simulated_config(SCHEMA)).kinds != ("switch",)
+
+
+def test_a_simulation_needs_no_owner_who_says_what_its_actions_are() -> None:
+    schema = replace(SCHEMA, state_names=("x",), state_units=("m",), action_names=("x",))
+    ranges = DemonstratedRanges.from_statistics(schema, None)
+    for unit in ("cm", "N"):
+        other = replace(schema, action_units=(unit,))
+        assert Contract(other, ranges, RobotConfig({"x": JointConfig(low=-1.0, high=1.0)})).doubts
+        assert Contract(other, ranges, simulated_config(other)).doubts == ()
 
 
 @pytest.mark.slow
