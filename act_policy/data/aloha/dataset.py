@@ -13,12 +13,12 @@ import numpy as np
 
 from act_policy.data.aloha.channel_order import doubt_channel_order
 from act_policy.data.aloha.episode import (
-    IMAGES_GROUP,
     EpisodeFile,
     read_episode,
     read_vector,
 )
 from act_policy.data.aloha.images import decode, is_encoded, is_rgb, to_rgb
+from act_policy.data.aloha.places import IMAGES_GROUP
 from act_policy.data.dataset import (
     DEPTH,
     IMAGES_ALONE,

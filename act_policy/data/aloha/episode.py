@@ -37,10 +37,17 @@ import h5py
 import numpy as np
 
 from act_policy.data.aloha.images import read_camera
+from act_policy.data.aloha.places import (
+    ACTION_FIELD,
+    STATE_FIELD,
+    arrays_below,
+    find_places,
+    members,
+    read_schema_attribute,
+)
 from act_policy.data.dataset import OPERATOR
 from act_policy.data.episode_errors import UnfinishedError
-from act_policy.data.reader_config import ACTION, DEFAULT_READER, STATE, ReaderConfig
-from act_policy.data.schemas import suggest_features
+from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.errors import UserError
 from act_policy.system.atomic import atomic_file
 from act_policy.types import Camera, Schema
@@ -77,7 +84,7 @@ def read_episode(path: Path, reader: ReaderConfig = DEFAULT_READER) -> EpisodeFi
     """Read one file and check that it is an episode; raises UserError naming the fault."""
     try:
         with h5py.File(path) as file:
-            places = _places(path, file, reader)
+            places = find_places(path, file, reader)
             action = _matrix(path, file, places.action)
             state = np.empty((len(action), 0), np.float32)
             if places.state is not None:
@@ -105,7 +112,7 @@ def read_episode(path: Path, reader: ReaderConfig = DEFAULT_READER) -> EpisodeFi
             observations = file.get("observations")
             vectors = {
                 _VECTOR_NAMES.get(key, key): VectorField(f"observations/{key}", int(data.shape[1]))
-                for key, data in (_members(observations) if observations is not None else [])
+                for key, data in (members(observations) if observations is not None else [])
                 if f"observations/{key}" not in (STATE_FIELD, places.state, places.action)
                 and _is_vector(data, steps)
             }
@@ -124,7 +131,7 @@ def read_episode(path: Path, reader: ReaderConfig = DEFAULT_READER) -> EpisodeFi
                 cameras=cameras,
                 images=places.images,
                 vectors=vectors,
-                schema=None if stored is None else _stored_schema(path, stored),
+                schema=None if stored is None else read_schema_attribute(path, stored),
                 seed=None if seed is None else int(seed),
                 success=None if success is None else bool(success),
                 instruction=str(file.attrs.get("instruction", "")),
@@ -132,7 +139,7 @@ def read_episode(path: Path, reader: ReaderConfig = DEFAULT_READER) -> EpisodeFi
                 timestamps=_timestamps(times, steps),
                 is_act_plus_plus=bool(file.attrs.get("compress")) or "compress_len" in file,
                 unusable=unusable,
-                left_out={p: why.get(p, "") for p, _ in _arrays_below(file) if p not in read},
+                left_out={p: why.get(p, "") for p, _ in arrays_below(file) if p not in read},
             )
     except UserError:
         raise
@@ -144,73 +151,6 @@ def read_episode(path: Path, reader: ReaderConfig = DEFAULT_READER) -> EpisodeFi
         if _was_being_written(path):
             raise UnfinishedError(text, path) from None
         raise UserError(text) from None
-
-
-class _Places(NamedTuple):
-    """Where in a file the state (None: there is none), the action and each camera are."""
-
-    state: str | None
-    action: str
-    images: dict[str, str]
-
-
-def _places(path: Path, file: Any, reader: ReaderConfig) -> _Places:
-    """Find what to read; raises UserError where something is missing."""
-    state, action = (
-        None if place is None else place.strip("/")
-        for place in (reader.find(STATE, STATE_FIELD), reader.find(ACTION, ACTION_FIELD))
-    )
-    images = {name: place.strip("/") for name, place in reader.named_cameras.items()}
-    group = file.get(IMAGES_GROUP)
-    for name, _ in _arrays_below(group) if isinstance(group, h5py.Group) else []:
-        if (place := f"{IMAGES_GROUP}/{name}") not in images.values():
-            images.setdefault(name, place)
-    wanted = [place for place in (state, action, *images.values()) if place is not None]
-    missing = [place for place in wanted if not isinstance(file.get(place), h5py.Dataset)]
-    found = dict(_arrays_below(file))
-    vectors = {
-        place: (f"{data.dtype}", data.shape)
-        for place, data in found.items()
-        if np.issubdtype(data.dtype, np.floating) and data.ndim == 2
-    }
-    others = [p for p in vectors if p not in (STATE_FIELD, ACTION_FIELD, *_NOT_A_STATE)]
-    stored = file.attrs.get("schema")
-    told = stored is not None and bool(_stored_schema(path, stored).state_names)
-    silent = STATE not in (reader.features or {}) and not told
-    if missing == [STATE_FIELD] and silent and not others:
-        state, missing = None, []  # images alone, and nothing that could be a state
-    if not images and not isinstance(group, h5py.Group):
-        missing.append(IMAGES_GROUP)
-    if missing:
-        some = [p for p, data in found.items() if data.dtype == np.uint8 and data.ndim > 2]
-        hint = suggest_features(
-            vectors, some, images, ACTION_FIELD if ACTION_FIELD in found else None
-        )
-        shown = [f"{p} {data.dtype} {tuple(data.shape)}" for p, data in found.items()]
-        raise UserError(
-            f"{path}: has no /{', /'.join(missing)}; found {', '.join(shown) or 'nothing'}. {hint}"
-        )
-    return _Places(state, str(action), images)
-
-
-def _members(group: Any) -> list[tuple[str, Any]]:
-    """List all members of an HDF5 group at once.
-
-    h5py keeps HDF5's lock while a group is iterated over. If an error left such a loop, every
-    other thread would wait until the error's traceback is freed.
-    """
-    return list(group.items())
-
-
-def _arrays_below(group: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    """List the arrays of a group and its groups: a slash in a camera's name makes a group."""
-    found: list[tuple[str, Any]] = []
-    for name, member in _members(group):
-        is_group = isinstance(member, h5py.Group)
-        found += (
-            _arrays_below(member, f"{prefix}{name}/") if is_group else [(prefix + name, member)]
-        )
-    return found
 
 
 def _timestamps(times: Any, steps: int) -> np.ndarray | None:
@@ -239,14 +179,14 @@ def read_recorded_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def read_stored_schema(path: Path) -> Schema | None:
+def readread_schema_attribute(path: Path) -> Schema | None:
     """Read the schema that a file stores, if it stores one; raises UserError."""
     try:
         with h5py.File(path) as file:
             stored = file.attrs.get("schema")
     except Exception as error:  # a damaged file makes h5py raise almost anything
         raise UserError(f"{path}: is not a readable HDF5 file ({error})") from None
-    return None if stored is None else _stored_schema(path, stored)
+    return None if stored is None else read_schema_attribute(path, stored)
 
 
 def read_vector(path: Path, field: VectorField) -> np.ndarray:
@@ -259,12 +199,9 @@ def read_vector(path: Path, field: VectorField) -> np.ndarray:
         raise UserError(f"{path}: /{field.field} cannot be read ({error})") from None
 
 
-STATE_FIELD, ACTION_FIELD = "observations/qpos", "action"
-IMAGES_GROUP = "observations/images"
 _VECTOR_NAMES = {"qvel": "velocity"}
 _KNOWN = ("base_action", "compress_len", "operator", "timestamps")
 """Places that are read elsewhere, or are not needed to read the others."""
-_NOT_A_STATE = ("observations/qvel", "observations/effort", "base_action", "compress_len")
 
 
 def _is_vector(data: Any, steps: int) -> bool:
@@ -284,13 +221,6 @@ def _matrix(path: Path, file: Any, field: str) -> np.ndarray:
             "expected numbers of shape (steps, dimensions)"
         )
     return np.asarray(values, np.float32)
-
-
-def _stored_schema(path: Path, stored: Any) -> Schema:
-    try:
-        return Schema.from_dict(json.loads(stored))
-    except (ValueError, TypeError, UserError) as error:
-        raise UserError(f"{path}: attribute schema cannot be used ({error})") from None
 
 
 def write_episode(
