@@ -84,6 +84,18 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         assert rows(second) == expected
 
 
+def test_resume_with_emphasis_is_exact(demonstrations: Path, tmp_path: Path) -> None:
+    options = {"emphasis": {"weight": 2.0, "actions": ["grip"]}}
+    straight = run_training(demonstrations, tmp_path / "straight", **options)
+    run = run_training(demonstrations, tmp_path / "run", stop_at=3, **options)
+    checkpoint = run.checkpoints / "last.ckpt"
+    again = run_training(demonstrations, tmp_path / "run", checkpoint=checkpoint, **options)
+    assert run.recorder.samples + again.recorder.samples == straight.recorder.samples
+    assert_same_weights(straight.weights(), again.weights())
+    with pytest.raises(UserError, match="cannot resume: the interrupted run had samples"):
+        run_training(demonstrations, tmp_path / "run", checkpoint=checkpoint)
+
+
 def test_resume_with_workers_is_exact(straight: Run, demonstrations: Path, tmp_path: Path) -> None:
     first = run_training(demonstrations, tmp_path, stop_at=3, workers=2)
     checkpoint = first.checkpoints / "last.ckpt"
