@@ -179,7 +179,7 @@ def read_recorded_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def readread_schema_attribute(path: Path) -> Schema | None:
+def read_stored_schema(path: Path) -> Schema | None:
     """Read the schema that a file stores, if it stores one; raises UserError."""
     try:
         with h5py.File(path) as file:
