@@ -6,6 +6,8 @@ Videos are copied as they are where that is possible. Every episode is compared 
 before the folder counts as a dataset: all numbers, and the first, middle and last image.
 """
 
+import sys
+
 from omegaconf import DictConfig
 
 from act_policy.cli.entry import make_settings
@@ -14,11 +16,17 @@ from act_policy.cli.entry import make_settings
 def main(config: DictConfig) -> None:
     """Convert, check, and print what was written."""
     from act_policy.data.conversion.convert import convert
+    from act_policy.data.inspection.evidence import Evidence, InspectionConfig
+    from act_policy.data.inspection.sentences import advice, sentence
+    from act_policy.data.inspection.tracking_findings import contradicted
     from act_policy.data.lerobot.staging import LeRobotWriterConfig
     from act_policy.data.open import open_dataset
     from act_policy.data.reader_config import ReaderConfig
 
     source = open_dataset(config.source, ReaderConfig.from_config(config))
+    names = [episode.name for episode in source.episodes]
+    for finding in contradicted(Evidence(source, InspectionConfig())):
+        print(f"warning: {sentence(finding, names)}. {advice(finding)}", file=sys.stderr)
     done = convert(
         source,
         config.out,

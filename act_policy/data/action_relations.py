@@ -194,10 +194,8 @@ def _thin(
     states: Sequence[np.ndarray], actions: Sequence[np.ndarray]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Take evenly spread episodes of about MOST_STEPS in all."""
-    steps = sum(map(len, states))
-    count = max(1, round(len(states) * min(1.0, MOST_STEPS / max(steps, 1))))
-    chosen = np.unique(np.linspace(0, len(states) - 1, count).round().astype(int)) if states else []
-    return [states[e] for e in chosen], [actions[e] for e in chosen]
+    every = max(1, sum(map(len, states)) // MOST_STEPS)
+    return list(states[::every]), list(actions[::every])
 
 
 def _fit(states: list[np.ndarray], actions: list[np.ndarray], rate: float) -> _Fits:
@@ -342,4 +340,5 @@ def _error(line: tuple[np.ndarray, np.ndarray], m: _Moments) -> np.ndarray:
 
 def _varies(squares: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Bool (dimensions,): whether centred values differ by more than rounding."""
-    return np.sqrt(squares / len(values)) > 1e-9 + 1e-6 * np.abs(values).max(axis=0, initial=0.0)
+    largest = np.abs(values).max(axis=0, initial=0.0)
+    return np.asarray(np.sqrt(squares / len(values)) > 1e-9 + 1e-6 * largest)

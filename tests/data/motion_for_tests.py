@@ -1,6 +1,8 @@
-"""Demonstrations without anything unusual, in both formats, before a test plants a fault."""
+"""Demonstrations without anything unusual, in every format, before a test plants a fault."""
 
+import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ def aloha_motion(
     change: Change | None = None,
     lengths: Sequence[int] = (60, 60),
     outcomes: Sequence[bool | None] | None = None,
+    tasks: Sequence[str] | None = None,
 ) -> DemonstrationDataset:
     """Write ALOHA files; their random images count as moving."""
     schema = make_schema()
@@ -41,28 +44,43 @@ def aloha_motion(
         arrays = make_arrays(schema, steps, episode) | {"state": state, "action": action}
         path = folder / f"episode_{episode}.hdf5"
         success = None if outcomes is None else outcomes[episode]
-        write_episode(path, schema, **arrays, success=success)
+        task = "" if tasks is None else tasks[episode]
+        write_episode(path, schema, **arrays, success=success, instruction=task)
     return open_dataset(folder)
 
 
 def lerobot_motion(
-    folder: Path, change: Change | None = None, lengths: Sequence[int] = (60, 60)
+    folder: Path,
+    change: Change | None = None,
+    lengths: Sequence[int] = (60, 60),
+    version: str = "v3.0",
+    tasks: Sequence[str] | None = None,
 ) -> DemonstrationDataset:
-    """Write a LeRobotDataset v3.0 with an image column, all episodes in one file."""
-    write_lerobot(folder, lengths, keys=(TOP,), kind="image", per_file=len(lengths))
+    """Write a LeRobotDataset with an image column; v3.0 has all episodes in one file."""
+    write_lerobot(folder, lengths, version, (TOP,), "image", len(lengths), files_per_chunk=1000)
     pairs = [sweep(steps, episode) for episode, steps in enumerate(lengths)]
     for episode, (state, action) in enumerate(pairs):
         if change is not None:
             change(episode, state, action)
+    parts = [pairs] if version == "v3.0" else [[pair] for pair in pairs]
 
-    def write(columns: dict[str, list[Any]]) -> None:
+    def write(part: Sequence[tuple[np.ndarray, np.ndarray]], columns: dict[str, list[Any]]) -> None:
         for key, place in (("observation.state", 0), ("action", 1)):
-            columns[key] = np.concatenate([pair[place] for pair in pairs]).tolist()
+            columns[key] = np.concatenate([pair[place] for pair in part]).tolist()
 
-    change_table(folder / "data/chunk-000/file-000.parquet", write)
+    for path, part in zip(sorted(folder.glob("data/chunk-000/*")), parts, strict=True):
+        change_table(path, partial(write, part))
+    told = ["pick"] * len(lengths) if tasks is None else tasks
+    every = [[task] for task in told]
     for path in (folder / "meta/episodes/chunk-000").glob("*.parquet"):
-        change_table(path, lambda c: c.update(tasks=[["pick"]] * len(c["tasks"])))
+        change_table(path, lambda c: c.update(tasks=[every[e] for e in c["episode_index"]]))
+    if version == "v2.1":
+        path = folder / "meta/episodes.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = (json.dumps(row | {"tasks": every[row["episode_index"]]}) for row in rows)
+        path.write_text("\n".join(lines))
     return open_dataset(folder)
 
 
 WRITERS = {"aloha": aloha_motion, "lerobot": lerobot_motion}
+FORMATS = WRITERS | {"lerobot_v2_1": partial(lerobot_motion, version="v2.1")}

@@ -6,6 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from act_policy.action_kinds import DeclaredKind, ShownKind, contradicts, declared_kind
+from act_policy.data.action_relations import (
+    ActionRelation,
+    find_relations,
+    own_states,
+    shown_kinds,
+)
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.errors import UserError, check_choice, check_whole_number
 
@@ -54,6 +61,25 @@ class DimensionReport(NamedTuple):
     remark: str
 
 
+class ActionReport(NamedTuple):
+    """What one dimension of the action is.
+
+    kind: in words, by name, unit and numbers.
+    state: the dimension that follows it, "" where none does.
+    scale: units of the action per unit of the state, or of its change in one step.
+    lag: steps after which the state follows.
+    explained: share of the variance of the state, or of its change, that the action explains.
+    """
+
+    action: str
+    unit: str
+    kind: str
+    state: str
+    scale: float | None
+    lag: int | None
+    explained: str
+
+
 class Evidence:
     """Demonstrations as the findings need them, read once.
 
@@ -72,6 +98,18 @@ class Evidence:
         self.actions = [_filled(dataset.action(e)) for e in episodes]
         """float64 (T, a) per episode, filled likewise."""
         self.pairs = _pairs(dataset)
+        self.own = own_states(dataset.schema)
+        """For each action the state dimension of the same joint, -1 where there is none."""
+
+    @cached_property
+    def relations(self) -> list[ActionRelation]:
+        """How the state follows each dimension of the action."""
+        return find_relations(self.states, self.actions, self.rate, self.own)
+
+    @cached_property
+    def shown(self) -> tuple[ShownKind, ...]:
+        """What the numbers show of each dimension of the action."""
+        return shown_kinds(self.dataset.schema, self.relations)
 
     @cached_property
     def timestamps(self) -> list[np.ndarray | None]:
@@ -82,6 +120,26 @@ class Evidence:
     def dimensions(self) -> list[DimensionReport]:
         """Those of the state, then those of the action."""
         return report_dimensions(self.dataset, self.config.std_floor)
+
+    @cached_property
+    def action_reports(self) -> list[ActionReport]:
+        """What each dimension of the action is."""
+        schema = self.dataset.schema
+        return [
+            ActionReport(
+                name,
+                unit or "unknown",
+                describe_kind(declared_kind(name, unit), shown),
+                *(
+                    (schema.state_names[r.state], r.scale, r.lag, f"{r.confidence:.0%}")
+                    if r.state >= 0
+                    else ("", None, None, "")
+                ),
+            )
+            for (name, unit), shown, r in zip(
+                schema.actions, self.shown, self.relations, strict=True
+            )
+        ]
 
 
 def report_dimensions(
@@ -110,6 +168,15 @@ def report_dimensions(
                 DimensionReport(field, name, unit, mean, std, low, high, "; ".join(remarks))
             )
     return reports
+
+
+def describe_kind(declared: DeclaredKind, shown: ShownKind) -> str:
+    """Say what a dimension is by its file and its numbers."""
+    words = {"target": "position or velocity", "motion": "displacement or velocity"}
+    seen = words.get(shown, shown)
+    if contradicts(declared, shown):
+        return f"{declared}? moves as {seen}"
+    return declared or seen or "unknown"
 
 
 def _filled(values: np.ndarray) -> np.ndarray:

@@ -5,7 +5,12 @@ from pathlib import Path
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.inspection.camera_looks import CameraLook, look
-from act_policy.data.inspection.evidence import DimensionReport, Evidence, InspectionConfig
+from act_policy.data.inspection.evidence import (
+    ActionReport,
+    DimensionReport,
+    Evidence,
+    InspectionConfig,
+)
 from act_policy.data.inspection.file_findings import find_no_camera, open_readable
 from act_policy.data.inspection.finding import Finding, Verdict, worst_first
 from act_policy.data.inspection.image_findings import find_in_images
@@ -28,6 +33,7 @@ class Inspection:
     folder: the folder that was inspected.
     dataset: the demonstrations that can be read; None where none can.
     dimensions: ranges and statistics of state and action.
+    actions: what each dimension of the action is.
     findings: the worst first.
     shown: indices of the episodes that are shown in full.
     looks: the cameras' images of these episodes.
@@ -36,6 +42,7 @@ class Inspection:
     folder: Path
     dataset: DemonstrationDataset | None
     dimensions: list[DimensionReport] = field(default_factory=list)
+    actions: list[ActionReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     shown: list[int] = field(default_factory=list)
     looks: list[CameraLook] = field(default_factory=list)
@@ -85,7 +92,15 @@ def inspect_folder(
     looks = look(dataset, shown, MANY, True, every_frame, progress)
     more = look(dataset, others, FEW, False, every_frame, progress)
     findings += [*numbers, *find_in_images(evidence, [*looks, *more])]
-    return Inspection(Path(path), dataset, evidence.dimensions, worst_first(findings), shown, looks)
+    return Inspection(
+        Path(path),
+        dataset,
+        evidence.dimensions,
+        evidence.action_reports,
+        worst_first(findings),
+        shown,
+        looks,
+    )
 
 
 def inspect_before_training(

@@ -6,6 +6,7 @@ learn the wrong thing is a warning; what may well be intended is a note.
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -13,7 +14,16 @@ import numpy as np
 from act_policy.data.inspection.evidence import Evidence
 from act_policy.data.inspection.finding import Details, Finding, Kind, Verdict
 from act_policy.data.inspection.stillness import longest_still_stretch
-from act_policy.data.inspection.tracking_findings import equal, follows, offset
+from act_policy.data.inspection.tracking_findings import (
+    contradicted,
+    equal,
+    exchanged,
+    follows,
+    inverted,
+    movements,
+    offset,
+    scaled,
+)
 
 RATE_TOLERANCE = 0.02
 """Share by which the rate may be off: at 0.02 a chunk of 50 steps ends one step too late."""
@@ -248,6 +258,15 @@ def failures(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(Verdict.WARNING, Kind.FAILED, episodes=failed)
 
 
+def instructions(evidence: Evidence) -> Iterator[Finding]:
+    """Report several instructions, of which the policy is told none."""
+    counts = Counter(e.instruction for e in evidence.dataset.episodes if e.instruction)
+    if len(counts) > 1:
+        first = next(iter(counts))
+        detail = {"count": len(counts), "episodes_of": dict(counts), "first": first}
+        yield Finding(Verdict.WARNING, Kind.INSTRUCTIONS, detail=detail)
+
+
 def numbering(evidence: Evidence) -> Iterator[Finding]:
     """Report numbers that the episodes' file names leave out."""
     used = [episode.file for episode in evidence.dataset.episodes]
@@ -267,7 +286,13 @@ def numbering(evidence: Evidence) -> Iterator[Finding]:
 SEARCHES: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     not_finite,
     failures,
+    instructions,
+    contradicted,
+    movements,
     equal,
+    inverted,
+    exchanged,
+    scaled,
     offset,
     constant,
     nearly_constant,

@@ -7,10 +7,15 @@ import numpy as np
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.inspection.camera_looks import CameraLook
-from act_policy.data.inspection.evidence import DimensionReport
+from act_policy.data.inspection.evidence import ActionReport, DimensionReport
 from act_policy.data.inspection.inspect import Inspection
 from act_policy.data.inspection.sentences import advice
-from act_policy.data.inspection.tables import CAMERA_COLUMNS, list_cameras, overview, verdict_line
+from act_policy.data.inspection.tables import (
+    CAMERA_COLUMNS,
+    list_cameras,
+    overview,
+    verdict_line,
+)
 from act_policy.report.chart import Chart, draw_lines
 from act_policy.report.page import render_page
 from act_policy.report.pieces import Image, encode_strip, tabulate
@@ -69,6 +74,7 @@ def _describe(inspection: Inspection, dataset: DemonstrationDataset) -> dict[str
         "overview": tabulate(("demonstrations", ""), overview(dataset)),
         "cameras": tabulate(CAMERA_COLUMNS, list_cameras(dataset)),
         "dimensions": tabulate(DimensionReport._fields, inspection.dimensions),
+        "actions": tabulate(ActionReport._fields, inspection.actions),
         "lengths": draw_lines({"steps": steps}, "episode", "steps", size=(900, 180)),
         "episodes": episodes,
         "episode_count": len(dataset.episodes),

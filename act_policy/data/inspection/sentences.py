@@ -46,6 +46,20 @@ _REMARKS = {
 }
 """About one episode, filled with its details."""
 
+_MOVES = {
+    "displacement": "the state changes by the action at every step",
+    "velocity": "the state changes by the action in every second",
+    "motion": "the change of the state is proportional to the action",
+}
+_SHOWN = {
+    "position": "a position",
+    "target": "a position, or the velocity that the state is",
+    "displacement": "a displacement",
+    "velocity": "a velocity",
+    "motion": "a displacement or a velocity",
+}
+"""What the numbers show of an action, `action_kinds.ShownKind`."""
+
 
 def sentence(finding: Finding, episode_names: Sequence[str]) -> str:
     """Say what was found and where, without a full stop.
@@ -55,6 +69,7 @@ def sentence(finding: Finding, episode_names: Sequence[str]) -> str:
         episode_names: of all episodes of the dataset.
     """
     subject, detail = finding.subject, finding.detail
+    names = list_some(detail.get("dimensions", ()))
     match finding.kind:
         case Kind.UNLIKE_FILE if "error" not in detail:
             differences = "; ".join(
@@ -65,8 +80,24 @@ def sentence(finding: Finding, episode_names: Sequence[str]) -> str:
                 f"{subject}: differs from {detail['alike']} of {detail['count']} episodes: "
                 f"{differences}"
             )
+        case Kind.INSTRUCTIONS:
+            counts = (f"{text!r} ({n})" for text, n in detail["episodes_of"].items())
+            return f"{detail['count']} in episodes that one policy learns: {list_some([*counts])}"
+        case Kind.CONTRADICTED:
+            shown = _SHOWN[detail["shown"]]
+            return f"by name and unit a {detail['declared']}, by the numbers {shown}: {names}"
+        case Kind.MOVEMENTS:
+            return f"{_MOVES[detail['shown']]}: {names}"
         case Kind.ACTION_IS_STATE:
             return f"action equals the current state in {', '.join(detail['dimensions'])}"
+        case Kind.INVERTED:
+            return f"the state falls where the action rises: {names}"
+        case Kind.EXCHANGED:
+            pairs = (f"{a} by state {s}" for a, s in detail["followed_by"].items())
+            return f"followed by another than their own: action {', '.join(pairs)}"
+        case Kind.SCALE:
+            degrees = ", as degrees and radians are" if detail["degrees"] else ""
+            return f"action {subject} is {detail['scale']:.3g} times the state{degrees}"
         case Kind.OFFSET:
             value, unit = detail["offset"], detail["unit"]
             degrees = f" ({np.rad2deg(value):.1f} degrees)" if unit == "rad" else ""
@@ -137,6 +168,19 @@ _ADVICE: dict[Kind | tuple[Kind, Verdict], str] = {
     "(data.features= in training).",
     Kind.NOT_FINITE: "Leave these episodes out, or record them again.",
     Kind.FAILED: "Leave them out: a policy imitates failures too.",
+    Kind.INSTRUCTIONS: "The policy is not told which one to follow, and would mix them: train on "
+    "one of them, with 'data.select.instruction=\"{first}\"'.",
+    Kind.CONTRADICTED: "Which of them is right? If it is the data, describe them with "
+    "schema=FILE.json (data.schema= in training), with action_units such as rad/step or rad/s. If "
+    "the data mislead, leave the unit empty there, and the owner of the robot has to say it.",
+    Kind.MOVEMENTS: "Say so, or a robot may take them for places to go to: describe the data with "
+    "schema=FILE.json (data.schema= in training), with action_units such as rad/step for "
+    "displacements or rad/s for velocities.",
+    Kind.INVERTED: "Is the motor mounted or wired the other way round, or the calibration of one "
+    "arm? Correct it, or the recording.",
+    Kind.EXCHANGED: "Are two joints, motors or names exchanged? Correct the recording.",
+    Kind.SCALE: "Are they in different units? Say so with schema=FILE.json (data.schema= in "
+    "training), or convert one of them.",
     Kind.ACTION_IS_STATE: "A policy would learn to stand still: record the commanded or the next "
     "position.",
     Kind.OFFSET: "Is one of them calibrated differently? On the robot the policy would be off by "

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from act_policy.data.dataset import DemonstrationDataset
-from act_policy.data.inspection.evidence import DimensionReport
+from act_policy.data.inspection.evidence import ActionReport, DimensionReport
 from act_policy.data.inspection.finding import Verdict
 from act_policy.data.inspection.inspect import Inspection
 from act_policy.data.inspection.sentences import advice
@@ -22,12 +22,13 @@ CAMERA_COLUMNS = ("camera", "height", "width")
 
 
 def summary_tables(inspection: Inspection) -> Iterator[Table]:
-    """Tables of the dataset as a whole, of the cameras and of the dimensions."""
+    """Tables of the dataset as a whole, of cameras, dimensions and what the actions are."""
     if inspection.dataset is None:
         return
     yield _table("Demonstrations", ("", ""), overview(inspection.dataset), show_header=False)
     yield _table("Cameras", CAMERA_COLUMNS, list_cameras(inspection.dataset))
     yield _table("Dimensions", DimensionReport._fields, inspection.dimensions)
+    yield _table("Actions", ActionReport._fields, inspection.actions)
 
 
 def finding_lines(inspection: Inspection) -> Iterator[Text]:

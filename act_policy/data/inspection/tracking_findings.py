@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from act_policy.action_kinds import contradicts, declared_kind, unit_size
+from act_policy.data.action_relations import MOST_LAG_SECONDS, TURN, ActionRelation
 from act_policy.data.inspection.evidence import Evidence, Pair
 from act_policy.data.inspection.finding import Finding, Kind, Verdict
 
@@ -13,10 +15,83 @@ OFFSET_SHARE, OFFSET_DEVIATIONS = 0.03, 3.0
 """An offset counts above this share of the joint's reach (a loaded arm sags by 1 to 2 degrees of
 90), above this many deviations of the difference (it is there throughout, not now and then) and
 above the normaliser's floor (a joint that hardly moves)."""
-FOLLOWS = 0.9
-"""Correlation with the state above which an action is a target, not a velocity or a difference."""
-MOST_LAG_SECONDS = 0.5
-"""A state follows its target within this time."""
+SCALE_FACTOR = 1.5
+"""A scale counts above this factor: a gripper that holds something stays behind its target."""
+END_SHARE = 0.8
+"""A dimension that is this often at one of two values only opens and closes something: its sign
+and its scale are a convention."""
+
+
+def contradicted(evidence: Evidence) -> Iterator[Finding]:
+    """Report actions that are not what the file says; training on them would be in vain."""
+    schema = evidence.dataset.schema
+    groups: dict[tuple[str, str], list[str]] = {}
+    for (name, unit), shown in zip(schema.actions, evidence.shown, strict=True):
+        declared = declared_kind(name, unit)
+        if contradicts(declared, shown):
+            groups.setdefault((declared, shown), []).append(f"{name} ({unit})" if unit else name)
+    for (declared, shown), names in groups.items():
+        detail = {"dimensions": names, "declared": declared, "shown": shown}
+        yield Finding(Verdict.ERROR, Kind.CONTRADICTED, detail=detail)
+
+
+def movements(evidence: Evidence) -> Iterator[Finding]:
+    """Report actions that move the state by an amount, where the file does not say so."""
+    schema = evidence.dataset.schema
+    groups: dict[str, list[str]] = {}
+    for (name, unit), shown in zip(schema.actions, evidence.shown, strict=True):
+        if shown in ("displacement", "velocity", "motion") and not declared_kind(name, unit):
+            groups.setdefault(shown, []).append(name)
+    for shown, names in groups.items():
+        detail = {"dimensions": names, "shown": shown}
+        yield Finding(Verdict.WARNING, Kind.MOVEMENTS, detail=detail)
+
+
+def inverted(evidence: Evidence) -> Iterator[Finding]:
+    """Report actions that rise while the state falls."""
+    names = evidence.dataset.schema.action_names
+    against = [names[i] for i, relation in _tracked(evidence) if relation.scale < 0]
+    if against:
+        yield Finding(Verdict.WARNING, Kind.INVERTED, detail={"dimensions": against})
+
+
+def exchanged(evidence: Evidence) -> Iterator[Finding]:
+    """Report actions that the state of another joint follows, and that of their own does not."""
+    schema = evidence.dataset.schema
+    followed = {
+        name: schema.state_names[relation.state]
+        for name, own, relation in zip(
+            schema.action_names, evidence.own, evidence.relations, strict=True
+        )
+        if own >= 0 and relation.state not in (-1, own)
+    }
+    if followed:
+        yield Finding(Verdict.WARNING, Kind.EXCHANGED, detail={"followed_by": followed})
+
+
+def scaled(evidence: Evidence) -> Iterator[Finding]:
+    """Report targets that are a multiple of the state, such as degrees of radians."""
+    schema = evidence.dataset.schema
+    for i, relation in _tracked(evidence):
+        if relation.model != "level":
+            continue
+        sizes = unit_size(schema.action_units[i]), unit_size(schema.state_units[relation.state])
+        scale = abs(relation.scale) * (sizes[0] / sizes[1] if sizes[0] and sizes[1] else 1.0)
+        if not 1 / SCALE_FACTOR < scale < SCALE_FACTOR:
+            turns = [turn for turn in (TURN, 1 / TURN) if 0.9 < scale / turn < 1.1]
+            detail = {"scale": scale, "degrees": bool(turns)}
+            yield Finding(Verdict.WARNING, Kind.SCALE, schema.action_names[i], detail)
+
+
+def _tracked(evidence: Evidence) -> Iterator[tuple[int, ActionRelation]]:
+    """Actions that a state of their own follows, but for those that only open and close."""
+    every = np.concatenate(evidence.actions)
+    low, reach = every.min(axis=0), np.ptp(every, axis=0)
+    ends = (np.abs(every - low) < 0.02 * reach) | (np.abs(every - low - reach) < 0.02 * reach)
+    switches = ends.mean(axis=0) > END_SHARE
+    for i, relation in enumerate(evidence.relations):
+        if relation.state >= 0 and relation.state == evidence.own[i] and not switches[i]:
+            yield i, relation
 
 
 def equal(evidence: Evidence) -> Iterator[Finding]:
@@ -57,11 +132,10 @@ def _of_pair(evidence: Evidence, pair: Pair) -> tuple[list[np.ndarray], list[np.
 
 
 def follows(evidence: Evidence, pair: Pair) -> bool:
-    """Whether the action is a position that the state follows."""
-    position, target = (np.concatenate(every) for every in _of_pair(evidence, pair))
-    if np.ptp(position) == 0 or np.ptp(target) == 0:
-        return False
-    return bool(np.corrcoef(position, target)[0, 1] > FOLLOWS)
+    """Whether the action is a target that the state follows, in the same unit."""
+    relation = evidence.relations[pair.action]
+    alike = 1 / SCALE_FACTOR < relation.scale < SCALE_FACTOR
+    return relation.model == "level" and relation.state == pair.state and alike
 
 
 def _lag(evidence: Evidence, position: list[np.ndarray], target: list[np.ndarray]) -> int:

@@ -1,17 +1,20 @@
 """Open demonstrations as a configuration describes them: folders, and the parts to use."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from act_policy.data.dataset import DatasetWarning
+from act_policy.data.episode_errors import Wanted
 from act_policy.data.open import open_dataset
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.data.selection.mixed import MixedDataset
 from act_policy.data.selection.selected import SelectedDataset
 from act_policy.data.selection.selection import Selection, check_episode_list, choose, find_episodes
-from act_policy.errors import UserError
+from act_policy.errors import UserError, list_some
 from act_policy.types import Schema
 
 Demonstrations = SelectedDataset | MixedDataset
@@ -88,7 +91,8 @@ def open_as_run(path: str | Path, schema: Schema, run: RunReading) -> Demonstrat
         UserError: as `open_demonstrations`.
     """
     reader = replace(run.reader, cameras=run.reader.cameras or schema.camera_names)
-    return open_demonstrations(path, _without_episodes(run.select), None, reader)
+    select = _without_episodes(run.select) | {"instruction": None}
+    return open_demonstrations(path, select, None, reader)
 
 
 def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstrations) -> list[int]:
@@ -100,7 +104,7 @@ def choose_episodes(what: str, given: Sequence[int | str], dataset: Demonstratio
 
 
 def _without_episodes(select: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the settings of a selection that also apply to other folders."""
+    """Return the settings of a selection that also apply to another part of a mixture."""
     return {k: v for k, v in (select or {}).items() if k not in ("episodes", "exclude")}
 
 
@@ -113,5 +117,27 @@ def _open_selected(
         renamed = {str(new): str(old) for new, old in reader.cameras.items()}
         reader = replace(reader, cameras=list(dict.fromkeys(renamed.values())))
     # The reader itself leaves out other episodes, so that errors in them do not matter.
-    wanted = partial(choose, selection, f"{path}")
+    wanted: Wanted = partial(choose, selection, f"{path}")
+    if selection.instruction is not None:
+        wanted = partial(_of_instruction, selection.instruction, path, reader, wanted)
     return SelectedDataset(open_dataset(path, reader, wanted), selection, renamed)
+
+
+def _of_instruction(
+    instruction: str,
+    path: str | Path,
+    reader: ReaderConfig,
+    wanted: Wanted,
+    names: Mapping[int, str],
+) -> list[int]:
+    """Return the indices of the wanted episodes that have this instruction."""
+    with warnings.catch_warnings():  # the notes are given when the chosen ones are opened
+        warnings.simplefilter("ignore", DatasetWarning)
+        episodes = open_dataset(path, reader, lambda _: wanted(names)).episodes
+    if found := [e.index for e in episodes if e.instruction == instruction]:
+        return found
+    every = list(dict.fromkeys(repr(episode.instruction) for episode in episodes))
+    raise UserError(
+        f"select.instruction: no episode of {path} has {instruction!r}; there are "
+        f"{list_some(every)}"
+    )

@@ -19,6 +19,7 @@ class Selection:
 
     episodes: only these, by index or name; None is all.
     exclude: all but these.
+    instruction: only episodes in which the operator was told exactly this; None is all.
     trim: cuts the still steps off both ends of every episode. At a still step no dimension of
         state or action changes by more than this share of its standard deviation until the next.
     operator: of recorded runs of a policy, only the steps in which a "person" acted, or the
@@ -36,6 +37,7 @@ class Selection:
 
     episodes: Sequence[int | str] | None = None
     exclude: Sequence[int | str] = ()
+    instruction: str | None = None
     trim: float | None = None
     operator: str | None = None
     before_failure: float | None = None
@@ -61,6 +63,8 @@ class Selection:
             value = given.get(name, [])
             if not _is_list(value, str) and not (name == "relative" and isinstance(value, bool)):
                 raise UserError(f"select.{name}={value}: expected a list of names")
+        if not isinstance(given.get("instruction", ""), str):
+            raise UserError(f"select.instruction={given['instruction']}: expected a text")
         trim = given.get("trim", 0.0)
         if isinstance(trim, bool) or not isinstance(trim, int | float) or not 0 <= trim < 1:
             raise UserError(

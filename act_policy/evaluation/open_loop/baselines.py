@@ -1,14 +1,18 @@
 """Baselines that a policy must clearly beat: holding still, and the nearest demonstration."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from act_policy.action_kinds import declared_kind
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.loading.batches import chunk_rows
 from act_policy.data.statistics import compute_statistics
 from act_policy.types import Schema
+
+Held = Literal["zero", "state", "last action"]
+"""What holding still repeats."""
 
 
 class Pool(NamedTuple):
@@ -20,33 +24,41 @@ class Pool(NamedTuple):
 
 
 class HoldStill:
-    """Repeats one action over the whole chunk.
+    """Repeats the action that does not move the robot over the whole chunk.
 
-    An action that is a state dimension too, by name and unit, is held where it is; any other,
-    such as a movement, is repeated as it was at the step before (at an episode's first step there
-    is none: NaN).
+    A displacement or a velocity is 0. An action that is a state dimension too, by name and unit,
+    is held where it is. Any other is repeated as it was at the step before (at an episode's first
+    step there is none: NaN).
+
+    Args:
+        schema: of the policy.
+        shown: what demonstrations show of each action, `action_kinds.ShownKind`.
     """
 
-    def __init__(self, schema: Schema) -> None:
-        states = schema.states
-        self._column = [states.index(a) if a in states else None for a in schema.actions]
-        self.repeats = {
-            name: "last action" if column is None else "state"
-            for name, column in zip(schema.action_names, self._column, strict=True)
-        }
-        """Action name -> "state" or "last action"."""
+    def __init__(self, schema: Schema, shown: Sequence[str]) -> None:
+        self.repeats: dict[str, Held] = {}
+        """By the action's name."""
+        self._columns: dict[int, int] = {}  # action -> state
+        for i, (action, kind) in enumerate(zip(schema.actions, shown, strict=True)):
+            repeated: Held = "last action"
+            if {kind, declared_kind(*action)} & {"displacement", "velocity", "motion"}:
+                repeated = "zero"
+            elif action in schema.states:
+                repeated = "state"
+                self._columns[i] = schema.states.index(action)
+            self.repeats[action[0]] = repeated
+        self._zero = [repeated == "zero" for repeated in self.repeats.values()]
 
     def predict(
         self, states: np.ndarray, actions: np.ndarray, steps: np.ndarray, chunk_length: int
     ) -> np.ndarray:
         """Return chunks float32 (b, k, a) for some steps (b,) of an episode (T, s) and (T, a)."""
-        before = np.concatenate([np.full((1, actions.shape[1]), np.nan), actions])[steps]
-        held = [
-            before[:, i] if column is None else states[steps, column]
-            for i, column in enumerate(self._column)
-        ]
-        repeated: np.ndarray = np.stack(held, axis=1)[:, None].repeat(chunk_length, axis=1)
-        return repeated.astype(np.float32)
+        held = np.concatenate([np.full((1, actions.shape[1]), np.nan), actions])[steps]
+        held[:, self._zero] = 0.0
+        for action, state in self._columns.items():
+            held[:, action] = states[steps, state]
+        chunks: np.ndarray = held[:, None].repeat(chunk_length, axis=1)
+        return chunks.astype(np.float32)
 
 
 class NearestDemonstration:

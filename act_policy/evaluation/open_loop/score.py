@@ -16,7 +16,7 @@ from act_policy.data.dataset import DemonstrationDataset, observation_at
 from act_policy.data.loading.batches import chunk_rows
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError
-from act_policy.evaluation.open_loop.baselines import HoldStill, NearestDemonstration, Pool
+from act_policy.evaluation.open_loop.baselines import Held, HoldStill, NearestDemonstration, Pool
 from act_policy.report.pieces import format_count
 from act_policy.types import Schema, stack_observations
 
@@ -43,7 +43,7 @@ class OpenLoop:
     errors: who predicted -> float64 (k, a); NaN at a horizon that no episode is long enough for.
     counts: int64 (k,), how many of the policy's predictions each horizon's error is the mean of.
     scale: float64 (a,), the standard deviation of the actions of the pool, or of the episodes.
-    held: action name -> what holding still repeats of it, "state" or "last action".
+    held: action name -> what holding still repeats of it.
     pool: says which demonstrations the nearest is sought among; None where it is not.
     chunks: every chunk that the policy predicted.
     """
@@ -55,7 +55,7 @@ class OpenLoop:
     errors: dict[str, np.ndarray]
     counts: np.ndarray
     scale: np.ndarray
-    held: dict[str, str]
+    held: dict[str, Held]
     pool: str | None
     chunks: list[Chunk]
 
@@ -122,7 +122,9 @@ def score_open_loop(
     check_finite(dataset, episodes)
     steps = int(sum(dataset.lengths[episode] for episode in episodes))
     stride = 1 if chunks is None else max(1, -(-steps // chunks))
-    hold = HoldStill(policy.schema)
+    judged_by = Pool(dataset, episodes, "") if pool is None else pool
+    statistics = compute_statistics(judged_by.dataset, judged_by.episodes)
+    hold = HoldStill(policy.schema, statistics.action_kinds)
     length = policy.chunk_length
     # images alone say nothing of the nearest state
     comparable = pool is not None and policy.schema.state_size > 0
@@ -149,8 +151,6 @@ def score_open_loop(
                 counts[who] += valid.sum(axis=0)
             made += map(Chunk, [episode] * len(taken), taken.tolist(), predicted[POLICY])
             bar.update(len(taken))
-    judged_by = Pool(dataset, episodes, "") if pool is None else pool
-    statistics = compute_statistics(judged_by.dataset, judged_by.episodes)
     with np.errstate(invalid="ignore"):  # 0 / 0 where no episode is long enough
         errors = {who: sums[who] / counts[who] for who in sums}
     return OpenLoop(

@@ -148,13 +148,17 @@ def choose_apart(chunks: Sequence[Chunk], episode: int) -> dict[int, np.ndarray]
 
 def describe_holding_still(result: OpenLoop) -> str:
     """Say what holding still repeats, after these two words."""
-    kinds = set(result.held.values())
-    if kinds == {"state"}:
-        return "keeps every joint where it is"
-    if kinds == {"last action"}:
-        return "repeats the last action, as no state has the name and unit of an action"
-    repeated = ", ".join(name for name, kind in result.held.items() if kind != "state")
-    return f"keeps every joint where it is and repeats the last {repeated}"
+    names: dict[str, list[str]] = {}
+    for name, kind in result.held.items():
+        names.setdefault(kind, []).append(name)
+    said = []
+    if "state" in names:
+        said.append("keeps every joint where it is")
+    if zero := names.get("zero"):
+        said.append(f"does not move {', '.join(zero)}")
+    if last := names.get("last action"):
+        said.append(f"repeats the last {', '.join(last)}")
+    return " and ".join(said)
 
 
 def label_action(name: str, unit: str) -> str:

@@ -123,6 +123,7 @@ def test_a_browser_shows_findings_images_and_curves(tmp_path, write):
             "Findings",
             "Schema",
             "Ranges and statistics",
+            "What the actions are",
             "Length of the episodes",
             "Episodes",
             *names,

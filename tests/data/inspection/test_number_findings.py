@@ -217,14 +217,6 @@ def test_an_offset_of_17_degrees_on_one_joint_is_found(motion, unit):
     assert finding.detail["offset"] == pytest.approx(expected, rel=0.02)
 
 
-def test_actions_that_are_differences_have_no_offset(aloha):
-    def change(_, state, action):
-        action[:] = action - state
-        state += 5
-
-    assert found(aloha(change)) == []
-
-
 def test_an_episode_recorded_twice_is_found(motion):
     def change(episode, state, action):
         if episode == 2:

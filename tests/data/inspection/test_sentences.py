@@ -26,6 +26,42 @@ SENTENCES = {
         "action is not a finite number in 1 of 3 episodes (b: 2 values, first j2 at step 7)",
     ),
     Kind.FAILED: ("", {}, {0: {}, 2: {}}, "marked as failed: 2 of 3 episodes (a; c)"),
+    Kind.INSTRUCTIONS: (
+        "",
+        {"count": 2, "episodes_of": {"open it": 2, "close it": 1}, "first": "open it"},
+        {},
+        "2 in episodes that one policy learns: 'open it' (2); 'close it' (1)",
+    ),
+    Kind.CONTRADICTED: (
+        "",
+        {"dimensions": ["j0 (rad)", "j1 (rad)"], "declared": "position", "shown": "velocity"},
+        {},
+        "by name and unit a position, by the numbers a velocity: j0 (rad); j1 (rad)",
+    ),
+    Kind.MOVEMENTS: (
+        "",
+        {"dimensions": ["j0", "j1"], "shown": "displacement"},
+        {},
+        "the state changes by the action at every step: j0; j1",
+    ),
+    Kind.INVERTED: (
+        "",
+        {"dimensions": ["j0", "j1"]},
+        {},
+        "the state falls where the action rises: j0; j1",
+    ),
+    Kind.EXCHANGED: (
+        "",
+        {"followed_by": {"j0": "j1", "j1": "j0"}},
+        {},
+        "followed by another than their own: action j0 by state j1, j1 by state j0",
+    ),
+    Kind.SCALE: (
+        "j0",
+        {"scale": 57.1, "degrees": True},
+        {},
+        "action j0 is 57.1 times the state, as degrees and radians are",
+    ),
     Kind.ACTION_IS_STATE: (
         "",
         {"dimensions": ["j0", "j1"]},

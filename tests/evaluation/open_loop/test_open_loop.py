@@ -1,5 +1,6 @@
 """Open-loop errors: numbers worked out by hand on a policy and demonstrations made for it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,10 +65,10 @@ def test_errors_in_physical_units_by_hand(dataset: DemonstrationDataset) -> None
     np.testing.assert_allclose(policy[:3, 0], 0.5)
     np.testing.assert_allclose(policy[:3, 1], [1 / 3, 1 / 2, 1])  # only the last spin is 8
     assert np.isnan(policy[3]).all()
-    # holding the elbow: 1, 2, 3 away; the last spin from step 1 on: 7 against 7 and 8
+    # holding the elbow: 1, 2, 3 away; no spin: 7, 7 and 8 away
     hold = result.errors[HOLD_STILL]
-    np.testing.assert_allclose(hold[:3, 0], [1, 2, np.nan])
-    np.testing.assert_allclose(hold[:2, 1], [1 / 2, 1])
+    np.testing.assert_allclose(hold[:3, 0], [1, 2, 3])
+    np.testing.assert_allclose(hold[:3, 1], [(7 + 7 + 8) / 3, (7 + 8) / 2, 8])
     # the state nearest to any of episode 0 is the first one of episode 1: elbow 11, 12, 13
     nearest = result.errors[NEAREST]
     np.testing.assert_allclose(nearest[:3, 0], [np.mean([10, 9, 8]), np.mean([10, 9]), 10])
@@ -76,7 +77,7 @@ def test_errors_in_physical_units_by_hand(dataset: DemonstrationDataset) -> None
     assert result.normalised(POLICY) == pytest.approx(
         np.mean([0.5, 0.5] / dataset.action(1).std(axis=0))
     )
-    assert result.held == {"elbow": "state", "spin": "last action"}
+    assert result.held == {"elbow": "state", "spin": "zero"}
 
 
 def test_what_is_written(dataset: DemonstrationDataset) -> None:
@@ -97,13 +98,58 @@ def test_a_limited_number_of_chunks_is_spread_over_all_episodes(
     assert [(c.episode, c.step) for c in result.chunks] == [(0, 0), (0, 2), (1, 1)]
 
 
-def test_holding_still_has_no_last_action_at_the_first_step() -> None:
+@pytest.mark.parametrize(
+    ("unit", "shown", "held"),
+    [
+        ("rad", "position", "state"),
+        ("rad", "target", "state"),
+        ("rad", "", "state"),
+        ("rad", "displacement", "zero"),
+        ("rad", "velocity", "zero"),
+        ("rad", "motion", "zero"),
+        ("m/s", "target", "zero"),
+        ("m/step", "", "zero"),
+        ("deg", "", "last action"),
+    ],
+)
+def test_holding_still_is_right_for_each_kind(unit: str, shown: str, held: str) -> None:
+    schema = replace(SCHEMA, action_units=(unit, "rad"))
     states = np.array([[0.5, 1], [0.6, 1]], np.float32)
     actions = np.array([[2, 3], [4, 5]], np.float32)
-    chunks = HoldStill(SCHEMA).predict(states, actions, np.array([0, 1]), 3)
+    hold = HoldStill(schema, (shown, ""))
+    chunks = hold.predict(states, actions, np.array([0, 1]), 3)
     assert chunks.shape == (2, 3, 2)
-    np.testing.assert_allclose(chunks[0], [[0.5, np.nan]] * 3)
-    np.testing.assert_allclose(chunks[1], [[0.6, 3]] * 3, rtol=1e-6)
+    assert hold.repeats == {"elbow": held, "spin": "last action"}
+    elbow = {"state": [0.5, 0.6], "zero": [0, 0], "last action": [np.nan, 2]}[held]
+    expected = np.stack([elbow, [np.nan, 3]], axis=-1)  # no action before the first step
+    np.testing.assert_allclose(chunks, expected[:, None].repeat(3, axis=1), rtol=1e-6)
+
+
+def test_doing_nothing_is_as_good_as_not_moving_where_actions_are_differences(
+    tmp_path: Path,
+) -> None:
+    """A policy that never moves is no better than doing nothing, in every unit of the action."""
+    time = np.arange(61)[:, None] / 10
+    path = np.sin(time * [1.0, 1.3] + [0, 1]).astype(np.float32)
+    schema = replace(
+        SCHEMA, action_names=SCHEMA.state_names, state_units=("", ""), action_units=("", "")
+    )
+    for episode in range(4):
+        images = np.zeros((60, 4, 6, 3), np.uint8)
+        actions = np.diff(path, axis=0)
+        write_episode(
+            tmp_path / f"episode_{episode}.hdf5", schema, {"top": images}, path[:-1], actions
+        )
+    dataset = open_dataset(tmp_path)
+
+    class Resting(Counting):
+        def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
+            return np.zeros((len(observation.state), 4, 2), np.float32)
+
+    Resting.schema = schema
+    result = score_open_loop(Resting(), dataset, [0], Pool(dataset, [1, 2, 3], "others"))
+    assert result.held == {"elbow": "zero", "grip": "zero"}
+    assert result.normalised(POLICY) == pytest.approx(result.normalised(HOLD_STILL))
 
 
 def test_the_nearest_demonstration_is_never_the_episode_itself(

@@ -193,7 +193,7 @@ def test_replay_of_a_run_scores_what_it_held_out(run: Path) -> None:
     assert written["data"]["chunks"] == 8
     assert "held out of training" in written["data"]["which"]
     assert written["nearest_demonstration_from"] == "the 2 episodes that the policy was trained on"
-    assert written["hold_still_repeats"] == {"elbow": "state", "spin": "last action"}
+    assert written["hold_still_repeats"] == {"elbow": "state", "spin": "zero"}
     hold = written["errors"]["hold_still"]["horizon"]["elbow"]
     assert hold[0] == pytest.approx(1.0, abs=1e-5)  # the elbow is told to be 1 rad further on
     policy = ACTPolicy.load(run)
