@@ -42,8 +42,8 @@ def movements(evidence: Evidence) -> Iterator[Finding]:
     for (name, unit), shown in zip(schema.actions, evidence.shown, strict=True):
         if shown in ("displacement", "velocity", "motion") and not declared_kind(name, unit):
             groups.setdefault(shown, []).append(name)
-    for shown, names in groups.items():
-        detail = {"dimensions": names, "shown": shown}
+    for movement, names in groups.items():
+        detail = {"dimensions": names, "shown": movement}
         yield Finding(Verdict.WARNING, Kind.MOVEMENTS, detail=detail)
 
 
