@@ -18,14 +18,15 @@ def main(config: DictConfig) -> None:
     from act_policy.data.conversion.convert import convert
     from act_policy.data.inspection.evidence import Evidence, InspectionConfig
     from act_policy.data.inspection.sentences import advice, sentence
-    from act_policy.data.inspection.tracking_findings import contradicted
+    from act_policy.data.inspection.tracking_findings import contradicted, movements
     from act_policy.data.lerobot.staging import LeRobotWriterConfig
     from act_policy.data.open import open_dataset
     from act_policy.data.reader_config import ReaderConfig
 
     source = open_dataset(config.source, ReaderConfig.from_config(config))
     names = [episode.name for episode in source.episodes]
-    for finding in contradicted(Evidence(source, InspectionConfig())):
+    evidence = Evidence(source, InspectionConfig())
+    for finding in (*contradicted(evidence), *movements(evidence)):
         print(f"warning: {sentence(finding, names)}. {advice(finding)}", file=sys.stderr)
     done = convert(
         source,

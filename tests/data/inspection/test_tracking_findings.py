@@ -5,7 +5,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from hydra import compose, initialize_config_dir
 
+from act_policy.cli import convert
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.inspection.evidence import ActionReport, Evidence, InspectionConfig
 from act_policy.data.inspection.finding import Finding, Kind, Verdict
@@ -15,6 +17,7 @@ from act_policy.data.selection.demonstrations import open_demonstrations
 from act_policy.errors import UserError
 from act_policy.training.check_demonstrations import check_demonstrations
 from tests.data.motion_for_tests import FORMATS, aloha_motion
+from tests.paths import ROOT
 
 LENGTHS = (60, 60, 60, 60)
 
@@ -55,6 +58,18 @@ def test_actions_that_are_differences_are_named_or_stop_training(motion) -> None
         assert (finding.verdict, finding.kind) == (Verdict.WARNING, Kind.MOVEMENTS)
         assert finding.detail["dimensions"] == ["shoulder", "elbow"]  # a gripper may be told so
         check_demonstrations(dataset, InspectionConfig())
+
+
+def test_converting_says_that_actions_are_differences(tmp_path, capsys) -> None:
+    for name, write in FORMATS.items():
+        folder = write(tmp_path / name, differ).folder
+        target = "lerobot_v3" if name == "aloha" else "aloha_hdf5"
+        told = [f"source={folder}", f"out={tmp_path / 'out' / name}", f"format={target}"]
+        with initialize_config_dir(str(ROOT / "configs"), version_base="1.3"):
+            convert.main(compose("convert_dataset", [*told, "images=png"]))
+        said = capsys.readouterr().err
+        expected = "by the numbers a displacement" if name == "aloha" else "changes by the action"
+        assert expected in said
 
 
 def test_who_says_what_the_actions_are_is_believed_if_the_data_agree(motion) -> None:
