@@ -226,7 +226,7 @@ def test_replay_of_a_run_scores_what_it_held_out(run: Path) -> None:
         assert shares.locator("th").all_text_contents() == ["", "all heads", "head 1", "head 2"]
         read = shares.locator("tbody td:first-child").all_text_contents()
         assert read == ["latent", "state", "camera top", "camera wrist"]
-        assert "repeats the last spin" in shown.locator("p").first.text_content()
+        assert "does not move spin" in shown.locator("p").first.text_content()
         assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
     with Image.open(run / "replay" / "attention.png") as made:
         assert made.height == 4 * 168 + 3 * 6
