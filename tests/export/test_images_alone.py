@@ -32,7 +32,7 @@ def test_folding_leaves_the_state_out() -> None:
     observation = random_observation(policy, 3, np.random.default_rng(0))
     inputs, _ = batched_inputs(SCHEMA, observation)
     assert len(inputs) == len(trace_inputs(SCHEMA)[0]) == 2
-    found = FoldedPolicy(policy)(*map(torch.tensor, inputs)).detach().numpy()
+    found = FoldedPolicy(policy).eval()(*map(torch.tensor, inputs)).detach().numpy()
     expected = policy.predict_chunk(observation)
     tolerance = network_rounding(LONGEST_PATH, np.abs(expected).max())
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
