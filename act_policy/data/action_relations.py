@@ -341,4 +341,5 @@ def _error(line: tuple[np.ndarray, np.ndarray], m: _Moments) -> np.ndarray:
 def _varies(squares: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Bool (dimensions,): whether centred values differ by more than rounding."""
     largest = np.abs(values).max(axis=0, initial=0.0)
-    return np.asarray(np.sqrt(squares / len(values)) > 1e-9 + 1e-6 * largest)
+    varies: np.ndarray = np.sqrt(squares / len(values)) > 1e-9 + 1e-6 * largest
+    return varies

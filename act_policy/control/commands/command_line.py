@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace, console: Console, signals: EndingSignals) 
 
 def _user_errors(error: BaseException | None) -> list[UserError]:
     """The error, and before it those that it came on top of, as when disconnecting fails too."""
-    found = []
+    found: list[UserError] = []
     while error is not None:
         if isinstance(error, UserError):
             found.insert(0, error)

@@ -4,7 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from act_policy.action_kinds import contradicts, declared_kind, unit_size
+from act_policy.action_kinds import (
+    DeclaredKind,
+    ShownKind,
+    contradicts,
+    declared_kind,
+    unit_size,
+)
 from act_policy.data.action_relations import MOST_LAG_SECONDS, TURN, ActionRelation
 from act_policy.data.inspection.evidence import Evidence, Pair
 from act_policy.data.inspection.finding import Finding, Kind, Verdict
@@ -25,7 +31,7 @@ and its scale are a convention."""
 def contradicted(evidence: Evidence) -> Iterator[Finding]:
     """Report actions that are not what the file says; training on them would be in vain."""
     schema = evidence.dataset.schema
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[DeclaredKind, ShownKind], list[str]] = {}
     for (name, unit), shown in zip(schema.actions, evidence.shown, strict=True):
         declared = declared_kind(name, unit)
         if contradicts(declared, shown):

@@ -90,7 +90,7 @@ def _look_deeper(metadata: Metadata, key: str) -> str:
         return ""
     with suppress(Exception):  # a broken file is reported with its episode
         value = _first_value(metadata, key)
-        content = value.get("bytes") if isinstance(value, dict) else value
+        content: Any = value.get("bytes") if isinstance(value, dict) else value
         with Image.open(io.BytesIO(content)) as image:
             if image.mode in DEEP_MODES:
                 return f"its images have more than 8 bits per pixel ({image.mode}), as depth has"
