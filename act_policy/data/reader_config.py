@@ -33,7 +33,7 @@ class ReaderConfig:
 
     schema: SchemaSource | None = None
     cameras: Sequence[str] | Mapping[str, str] | None = None
-    features: Mapping[str, str | None] | None = None
+    features: Any = None  # a mapping of names to keys, which `__post_init__` checks
     jpeg_order: str = "bgr"
     action_shift: int = 0
     unreadable: str = "stop"

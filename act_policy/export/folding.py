@@ -92,7 +92,7 @@ class FoldedPolicy(nn.Module):
         images = [self.centred(image, camera.name) for image, camera in cameras]
         maps = self.image_encoder.encode_each(images)
         tokens = [self.latent_token.expand(inputs[0].shape[0], 1, -1)]
-        state = self.latent_token.new_zeros(1, 0)  # which no action is relative to
+        state = tokens[0][:, 0, :0]  # (b, 0): no action is relative to it
         if self.state_projection is not None:
             state = others.pop(0)
             tokens.append(self.state_projection(self.normalizer.state(state))[:, None])

@@ -187,7 +187,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "backbone": (change_config(vision_backbone="resnet101"), "resnet101"),
     "no state": (
         change_features(lambda f: f.pop("observation.state")),
-        "observation.state is missing",
+        "state_size: the network has 0, the schema 2",
     ),
     "no camera": (
         change_features(lambda f: [f.pop(k) for k in list(f) if "images" in k]),
@@ -247,9 +247,12 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda folder: rewrite(folder / STATISTICS, lambda s: s["action.mean"].add_(1)),
         "action: mean differ",
     ),
-    "renamed": (
-        change_step("rename_observations_processor", lambda c: c["rename_map"].update(front="top")),
-        "rename_observations_processor .*front",
+    "two renamed to one": (
+        change_step(
+            "rename_observations_processor",
+            lambda c: c["rename_map"].update(dict.fromkeys(("a", "b"), "observation.images.top")),
+        ),
+        "rename_map makes observation.images.top of both a and b",
     ),
     "other step": (
         lambda folder: rewrite(
@@ -395,6 +398,7 @@ def test_source_settings() -> None:
             Source.from_config({**empty, field: value})
 
 
+@pytest.mark.slow
 def test_the_scripts_take_them(policy: ACTPolicy, exported: Path, tmp_path: Path) -> None:
     done = run_script(f"checkpoint={exported}", "format=bundle", f"out={tmp_path / 'bundle'}")
     assert done.returncode == 0, done.stderr

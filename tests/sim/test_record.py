@@ -316,6 +316,7 @@ def test_the_script_says_what_it_expected(tmp_path, argument, message):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_files_are_the_same_for_any_number_of_processes_and_after_a_kill(tmp_path):
     """SIGKILL at a random moment loses no finished episode; the same command finishes the work."""
     one, killed = tmp_path / "one", tmp_path / "killed"

@@ -91,6 +91,7 @@ def test_help_is_fast_and_loads_no_torch() -> None:
     assert took < 3
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_like_single_runs(demonstrations: Path, tmp_path: Path) -> None:
     tiny = ("experiment=tiny", f"data.path={demonstrations}", "max_steps=4", "validate_every=2")
     done = call("-m", *tiny, "seed=0,1", "out=sweep", cwd=tmp_path)
@@ -245,6 +246,7 @@ def test_warnings_about_the_demonstrations_come_first(
         check_demonstrations(open_dataset(tmp_path), config)
 
 
+@pytest.mark.slow
 def test_a_copied_run_folder_can_be_resumed(demonstrations: Path, tmp_path: Path) -> None:
     first = call("experiment=tiny", f"data.path={demonstrations}", f"out={tmp_path / 'first'}")
     assert first.returncode == 0, first.stderr
