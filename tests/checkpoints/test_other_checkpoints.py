@@ -353,6 +353,7 @@ def test_what_lerobot_cannot_express_is_refused(field: str, value: Any, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_exported_beside_a_bundle_and_over_an_earlier_one(
     policy: ACTPolicy, tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_the_result_does_not_depend_on_workers(pair: list[Contestant], tmp_path:
     assert reports[0] == reports[1]
 
 
+@pytest.mark.slow
 def test_three_policies_are_told_apart_by_letters(pair: list[Contestant], tmp_path: Path) -> None:
     report = run([*pair, make(tmp_path, "twin", "1.0")], tmp_path / "out")
     assert [policy["letters"] for policy in report["policies"]] == ["b", "a", "a"]
@@ -128,6 +129,7 @@ def test_an_interrupted_comparison_continues(
     assert written == []
 
 
+@pytest.mark.slow
 def test_equal_policies_stay_undecided_until_the_margin_holds(tmp_path: Path) -> None:
     twins = [make(tmp_path, "one", "0.9"), make(tmp_path, "two", "0.9", execute_steps=4)]
     out = tmp_path / "out"

@@ -238,6 +238,7 @@ def test_cameras_are_bound_by_name(exported: Path, policy: ACTPolicy) -> None:
     assert np.abs(program.predict_chunk(observation) - found).max() > 3 * tolerance
 
 
+@pytest.mark.slow
 def test_wrong_arguments(tmp_path: Path) -> None:
     result = run_script(f"checkpoint={tmp_path / 'absent'}", f"out={tmp_path}")
     assert result.returncode == 2, result.stderr

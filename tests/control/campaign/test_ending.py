@@ -103,6 +103,7 @@ def fill(descriptor: int) -> None:
     os.set_blocking(descriptor, True)
 
 
+@pytest.mark.slow
 def test_a_terminal_that_nobody_reads_holds_up_nothing(policy: Path, tmp_path: Path) -> None:
     reads, writes = os.pipe()
     fill(writes)

@@ -36,7 +36,7 @@ def test_a_limit_shortens_the_way_from_the_last_command_and_never_turns_it(
     # further from the measured position than max_step only where the last command was
     assert abs(command[0] - measured) <= max(0.2, abs(before[0] - measured)) + 1e-6
     if not cut:
-        np.testing.assert_allclose(command, wanted)
+        np.testing.assert_allclose(command, wanted, atol=1e-9)
 
 
 def test_each_cut_is_named_with_both_values() -> None:

@@ -93,6 +93,7 @@ def test_hdf5_to_lerobot_and_back_is_unchanged(tmp_path):
     assert left == ["conversion.json", *(f"episode_{e:06d}.hdf5" for e in range(3))]
 
 
+@pytest.mark.slow
 def test_v21_videos_are_copied_and_everything_else_is_kept(tmp_path):
     folder = write_lerobot(tmp_path / "v21", version="v2.1", group=4)  # with B-frames
     tasks = ["stack the cubes", "pick the cube"]

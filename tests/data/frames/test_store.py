@@ -187,6 +187,7 @@ print(cache._mapped.cache_info().misses)
 """
 
 
+@pytest.mark.slow
 def test_hundreds_of_files_are_each_mapped_once(make_folder):
     folder = make_folder([1] * 300)
     command = [sys.executable, "-c", MANY_FILES, str(folder)]
