@@ -7,7 +7,7 @@ import torch
 
 from act_policy import ACTPolicy, Schema
 from act_policy.model.config import ACTConfig
-from act_policy.types import FieldStatistics, Statistics
+from act_policy.statistics import FieldStatistics, Statistics
 
 SMALLEST: dict[str, Any] = {
     "chunk_length": 4,

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from act_policy.action_kinds import ActionKind, ShownKind, contradicts, declared_kind, stem
-from act_policy.types import FieldStatistics, Statistics
+from act_policy.statistics import FieldStatistics, Statistics
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,9 @@ from act_policy.checkpoints.locate import BUNDLE_WEIGHTS, OWN_WEIGHTS, find_firs
 from act_policy.errors import UserError, located
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
+from act_policy.statistics import Statistics
 from act_policy.system.atomic import atomic_file
-from act_policy.types import Schema, Statistics
+from act_policy.types import Schema
 
 FORMAT_VERSION = 1
 CHECKPOINT_KEY = "act_policy"

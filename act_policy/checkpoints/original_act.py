@@ -27,7 +27,8 @@ from act_policy.data.schemas import ALOHA_NAMES, aloha_schema, read_schema
 from act_policy.errors import UserError, located
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Camera, FieldStatistics, Statistics
+from act_policy.statistics import FieldStatistics, Statistics
+from act_policy.types import Camera
 
 ORIGINAL_WIDTH, ORIGINAL_HEADS = 512, 8
 """Of the original's recipe. The weights fit any number of heads that divides the width."""

@@ -56,8 +56,8 @@ class SafetyConfig:
     max_action_age: from the capture of the images to the command; None is a chunk's length and
         max_answer_time.
     max_answer_time: the longest that a policy may take to answer.
-    max_starved_time: how long a running arm may rest for want of an action; a tenth of the time
-        with actions is taken off, so that many short rests count as well.
+    max_starved_time: how long a running arm may rest because no action is there; a tenth of the
+        time with actions is taken off, so that many short rests count as well.
     max_tick_time: the longest that one turn of the loop may take, with the robot's own calls.
     slowest_rate: of the loop's looks at the robot, as a share of the policy's rate or a lower
         motor_rate, over two seconds without the longest turn among them; 0 does not check.

@@ -7,7 +7,8 @@ import numpy as np
 
 from act_policy.action_kinds import ShownKind
 from act_policy.errors import UserError
-from act_policy.types import FieldStatistics, ImageLevels, Schema, Statistics
+from act_policy.statistics import FieldStatistics, ImageLevels, Statistics
+from act_policy.types import Schema
 
 
 class DemonstratedRanges(NamedTuple):

@@ -11,8 +11,8 @@ import numpy as np
 from act_policy.data.action_relations import find_relations, own_states, shown_kinds
 from act_policy.data.dataset import DemonstrationDataset, place_of
 from act_policy.errors import UserError
+from act_policy.statistics import FieldStatistics, Statistics
 from act_policy.system.atomic import atomic_file
-from act_policy.types import FieldStatistics, Statistics
 
 
 def compute_statistics(

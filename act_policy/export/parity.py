@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import FieldStatistics, Observation
+from act_policy.statistics import FieldStatistics
+from act_policy.types import Observation
 
 BATCH_SIZES = (1, 3, 5)
 TOLERANCE = 1e-4

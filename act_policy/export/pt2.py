@@ -19,7 +19,8 @@ from act_policy.errors import UserError
 from act_policy.export.folding import FoldedPolicy, trace_inputs
 from act_policy.export.onnx import silence
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Observation, Schema, Statistics
+from act_policy.statistics import Statistics
+from act_policy.types import Observation, Schema
 
 DESCRIPTION = "act_policy.json"
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.types import ImageLevels
+from act_policy.statistics import ImageLevels
 
 _LARGE = 50_000
 """Values in an image above which one pixel in sixteen is enough."""

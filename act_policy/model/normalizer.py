@@ -8,7 +8,8 @@ from einops import rearrange
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from act_policy.types import Observation, Statistics
+from act_policy.statistics import Statistics
+from act_policy.types import Observation
 
 # Of images in [0, 1], RGB; the backbone's pretrained weights expect them.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)

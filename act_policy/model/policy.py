@@ -13,7 +13,8 @@ from act_policy.errors import UserError
 from act_policy.model.act import ACT
 from act_policy.model.config import ACTConfig
 from act_policy.model.normalizer import Normalizer
-from act_policy.types import Observation, Schema, Statistics
+from act_policy.statistics import Statistics
+from act_policy.types import Observation, Schema
 
 
 class ACTPolicy(nn.Module):

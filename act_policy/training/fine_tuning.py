@@ -13,7 +13,8 @@ import numpy as np
 from act_policy.checkpoints.lerobot.checkpoint import ASSUMED_RATE, numbered_schema
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Schema, Statistics
+from act_policy.statistics import Statistics
+from act_policy.types import Schema
 
 FAR = 10.0
 """Standard deviations beyond which a value of the new demonstrations causes a warning."""

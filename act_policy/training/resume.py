@@ -10,9 +10,10 @@ from act_policy.checkpoints.bundle import read_policy
 from act_policy.checkpoints.files import read_checkpoint
 from act_policy.errors import UserError
 from act_policy.model.config import ACTConfig
+from act_policy.statistics import Statistics
 from act_policy.training.fine_tuning import keep_normalisation
 from act_policy.training.optimizer import OptimizerConfig
-from act_policy.types import Schema, Statistics
+from act_policy.types import Schema
 
 
 def finished(checkpoint: Path, max_steps: int, max_minutes: float | None = None) -> str | None:

@@ -76,7 +76,8 @@ def make_policy(config: Any, settings: Any) -> Any:
 
     from act_policy.model.config import ACTConfig
     from act_policy.model.policy import ACTPolicy
-    from act_policy.types import Camera, FieldStatistics, Schema, Statistics
+    from act_policy.statistics import FieldStatistics, Statistics
+    from act_policy.types import Camera, Schema
 
     names = ("x", "y", "z", "gripper")
     schema = Schema(

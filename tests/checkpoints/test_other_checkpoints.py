@@ -22,7 +22,7 @@ from act_policy.export.export import ExportConfig, export_policy
 from act_policy.export.parity import random_observation
 from act_policy.model.normalizer import Normalizer
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import ImageStatistics
+from act_policy.statistics import ImageStatistics
 from tests.checkpoints.test_original_act import arrays, original
 from tests.export.test_export import make_policy, run_script
 from tests.tolerance import RESNET18, network_rounding

@@ -15,7 +15,8 @@ from act_policy.control.loop import ControlLoop
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Reading
 from act_policy.control.safety.operator_input import OperatorInput
-from act_policy.types import Camera, FieldStatistics, Statistics
+from act_policy.statistics import FieldStatistics, Statistics
+from act_policy.types import Camera
 
 SCHEMA = Schema(
     cameras=(Camera("front", 4, 6), Camera("wrist", 4, 6)),

@@ -11,7 +11,8 @@ from act_policy.control.policies.observation_keys import ObservationKeys
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Reading
 from act_policy.errors import UserError
-from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
+from act_policy.statistics import FieldStatistics, Statistics
+from act_policy.types import Camera, Observation, Schema
 from tests.policy_for_tests import smallest_policy
 
 SCHEMA = Schema(

@@ -27,7 +27,8 @@ from act_policy.export.policy_package import PackagePolicy
 from act_policy.export.pt2 import Pt2Policy
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
+from act_policy.statistics import FieldStatistics, Statistics
+from act_policy.types import Camera, Observation, Schema
 from tests.paths import ROOT
 from tests.tolerance import network_rounding
 

@@ -11,7 +11,7 @@ from act_policy.control.policies.onnx_policy import batched_inputs
 from act_policy.export.folding import FoldedPolicy
 from act_policy.export.parity import random_observation
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import ImageStatistics
+from act_policy.statistics import ImageStatistics
 from tests.export.test_export import LARGEST_ACTION, make_policy
 from tests.tolerance import RESNET18, network_rounding
 

@@ -9,7 +9,8 @@ import torch
 
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
+from act_policy.statistics import FieldStatistics, Statistics
+from act_policy.types import Camera, Observation, Schema
 
 SMALL: dict[str, Any] = {
     "chunk_length": 5,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from act_policy.model.normalizer import IMAGENET_MEAN, IMAGENET_STD, Normalizer
-from act_policy.types import FieldStatistics, Statistics
+from act_policy.statistics import FieldStatistics, Statistics
 from tests.tolerance import rounding
 
 

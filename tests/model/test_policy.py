@@ -16,7 +16,8 @@ from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Observation, Statistics
+from act_policy.statistics import Statistics
+from act_policy.types import Observation
 from tests.model.conftest import LONGEST_PATH
 from tests.tolerance import network_rounding, rounding
 

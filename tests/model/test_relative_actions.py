@@ -10,7 +10,8 @@ from act_policy.checkpoints.lerobot.checkpoint import save_lerobot
 from act_policy.errors import UserError
 from act_policy.model.act import ACTConfig, ACTOutput
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Schema, Statistics
+from act_policy.statistics import Statistics
+from act_policy.types import Schema
 from tests.tolerance import rounding
 
 

@@ -18,10 +18,11 @@ from act_policy.export.export import ExportConfig, export_policy
 from act_policy.export.parity import random_observation
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
+from act_policy.statistics import FieldStatistics, Statistics
 from act_policy.training.build import build_training
 from act_policy.training.fine_tuning import network_config, start_from
 from act_policy.training.optimizer import OptimizerConfig
-from act_policy.types import FieldStatistics, Schema, Statistics
+from act_policy.types import Schema
 from tests.paths import ROOT
 from tests.training.training_for_tests import (
     SCHEMA,

@@ -19,7 +19,8 @@ from act_policy.checkpoints.lerobot.statistics import (
     from_statistics,
 )
 from act_policy.errors import UserError
-from act_policy.types import ACTION_KEY, IMAGE_PREFIX, Statistics
+from act_policy.statistics import Statistics
+from act_policy.types import ACTION_KEY, IMAGE_PREFIX
 
 PREPROCESSOR_FILE, POSTPROCESSOR_FILE = "policy_preprocessor.json", "policy_postprocessor.json"
 RENAMING = "rename_observations_processor"

@@ -14,15 +14,8 @@ import numpy as np
 
 from act_policy.errors import UserError
 from act_policy.model.normalizer import IMAGENET_MEAN, IMAGENET_STD
-from act_policy.types import (
-    ACTION_KEY,
-    ENVIRONMENT_STATE_KEY,
-    IMAGE_PREFIX,
-    STATE_KEY,
-    FieldStatistics,
-    ImageStatistics,
-    Statistics,
-)
+from act_policy.statistics import FieldStatistics, ImageStatistics, Statistics
+from act_policy.types import ACTION_KEY, ENVIRONMENT_STATE_KEY, IMAGE_PREFIX, STATE_KEY
 
 EPS = 1e-8
 BOUNDS = {

@@ -1,8 +1,8 @@
 """Execute chunks that arrive late, one action per tick, and blend each into the next.
 
 A chunk's row i was meant for the moment `captured + i / rate`, whenever the chunk arrives: rows
-whose moment has passed are dropped. Time during which the arm rested for want of an action does not
-count: before the first chunk, and where a chunk ended before the next one came. Time is an
+whose moment has passed are dropped. Time during which the arm rested because no action was there
+does not count: before the first chunk, and where a chunk ended before the next one came. Time is an
 argument, never read from a clock, so that tests are exact.
 """
 

@@ -5,7 +5,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from act_policy.errors import UserError
-from act_policy.types import Observation, Schema, Statistics
+from act_policy.statistics import Statistics
+from act_policy.types import Observation, Schema
 
 
 class PolicyError(UserError):

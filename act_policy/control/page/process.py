@@ -105,7 +105,7 @@ class _PageServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that went away is no news, and the terminal is the loop's."""
+        """Ignore browsers that went away; the terminal belongs to the loop."""
 
 
 def _handler(draw: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
@@ -133,7 +133,7 @@ def _handler(draw: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(content)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """A page that was read is no news."""
+            """Log no requests."""
 
         def version_string(self) -> str:
             return "act_policy"

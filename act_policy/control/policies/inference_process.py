@@ -18,8 +18,9 @@ import numpy as np
 from act_policy.control.chunks.asynchronous import Answer
 from act_policy.control.chunks.policy import ChunkPolicy, PolicyError
 from act_policy.errors import UserError
+from act_policy.statistics import Statistics
 from act_policy.system.group_signals import unreached_by_group_signals
-from act_policy.types import Observation, Schema, Statistics
+from act_policy.types import Observation, Schema
 
 START_TIME = 120.0
 """Seconds that a policy may take to load."""

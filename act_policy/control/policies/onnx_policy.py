@@ -9,6 +9,7 @@ import numpy as np
 
 from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.images.resize import fit_images
+from act_policy.statistics import Statistics
 from act_policy.types import (
     ACTION_KEY,
     ENVIRONMENT_STATE_KEY,
@@ -16,7 +17,6 @@ from act_policy.types import (
     STATE_KEY,
     Observation,
     Schema,
-    Statistics,
 )
 
 ONNX_FORMAT_VERSION = "1"

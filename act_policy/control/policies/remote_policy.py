@@ -19,7 +19,8 @@ from act_policy.control.policies.scheme import hint_at_scheme
 from act_policy.control.policies.wire import REQUEST_KEY, WireError, pack, unpack
 from act_policy.errors import UserError, check_choice
 from act_policy.images.resize import fit_images
-from act_policy.types import Observation, Schema, Statistics
+from act_policy.statistics import Statistics
+from act_policy.types import Observation, Schema
 
 ResultT = TypeVar("ResultT")
 

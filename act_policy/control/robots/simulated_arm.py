@@ -12,7 +12,8 @@ import numpy as np
 
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Reading
-from act_policy.types import Camera, ImageLevels
+from act_policy.statistics import ImageLevels
+from act_policy.types import Camera
 
 GREY = (80, 144)
 """Shades of images where the policy does not say what was demonstrated."""

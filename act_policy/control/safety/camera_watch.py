@@ -10,7 +10,7 @@ import numpy as np
 from act_policy.control.config import SafetyConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.images.levels import FrameLevels, frame_levels
-from act_policy.types import ImageLevels
+from act_policy.statistics import ImageLevels
 
 BLACK = 4
 """No pixel of 0 to 255 brighter than this: a covered lens, or a camera that sends nothing."""

@@ -331,7 +331,7 @@ def _secure(connection: ServerConnection, request: Request, response: Response) 
 
 
 def _arm(request: Request) -> str:
-    """Name of the arm that the client moves; "" without one, a blank is no name."""
+    """Return the name of the arm that the client moves; "" if it names none, or only blanks."""
     query = parse_qs(request.path.partition("?")[2], keep_blank_values=True)
     return query["arm"][0] or " " if "arm" in query else ""
 

@@ -78,7 +78,7 @@ class FilmMaker:
         while (item := self._waiting.get()) is not None:
             what, name, image = item
             raw = self._folder / f".{name}.raw"
-            with suppress(Exception):  # a full disk: there is no film then
+            with suppress(Exception):  # a full disk: the episode counts without its film
                 if what == "image" and image is not None:
                     if not raw.exists():
                         shape = image.shape

@@ -27,8 +27,9 @@ from act_policy.data.selection.selection import check_episode_list
 from act_policy.data.statistics import check_finite, compute_statistics
 from act_policy.errors import UserError, check_choice
 from act_policy.images.levels import range_of_levels
+from act_policy.statistics import ImageLevels, Statistics
 from act_policy.system.processes import end_with_parent
-from act_policy.types import ImageLevels, Schema, Statistics
+from act_policy.types import Schema
 
 LEVEL_FRAMES = 64
 """Number of frames per camera from which brightness and contrast are measured."""

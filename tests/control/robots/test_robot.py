@@ -14,7 +14,8 @@ from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import LeRobotRobot, load_robot
 from act_policy.control.robots.simulated_arm import SimulatedArm
 from act_policy.images.levels import frame_levels
-from act_policy.types import Camera, ImageLevels
+from act_policy.statistics import ImageLevels
+from act_policy.types import Camera
 from tests.control.loop_for_tests import RANGES, SCHEMA, Clock
 
 

@@ -6,7 +6,7 @@ import pytest
 from act_policy.control.config import SafetyConfig, config_from_dict
 from act_policy.control.safety.camera_watch import CameraWatch, ImageFaultKind
 from act_policy.images.levels import frame_levels
-from act_policy.types import ImageLevels
+from act_policy.statistics import ImageLevels
 from tests.control.loop_for_tests import RANGES
 
 LIT = RANGES._replace(images={"front": ImageLevels(mean=(0.4, 0.5), deviation=(0.05, 0.1))})

@@ -15,7 +15,8 @@ from act_policy.checkpoints.source import Source
 from act_policy.export.parity import random_observation
 from act_policy.model.act import ACT, ACTConfig
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
+from act_policy.statistics import FieldStatistics, Statistics
+from act_policy.types import Camera, Observation, Schema
 from tests.parity.lerobot import cases
 
 RECORD = Path(__file__).with_name("lerobot_0_4_4.json")

@@ -7,7 +7,8 @@ import numpy as np
 from act_policy.export.parity import random_observation
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Camera, FieldStatistics, Observation, Schema, Statistics
+from act_policy.statistics import FieldStatistics, Statistics
+from act_policy.types import Camera, Observation, Schema
 from tests.parity.lerobot import cases
 from tests.parity.lerobot.checkpoints import ours_with_batch_norm
 
