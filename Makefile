@@ -45,7 +45,8 @@ test-all: lint  ## The quick tests and the slow ones
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --max-worker-restart=1 -m 'not gpu'
 
 # What computes in floating point, and opens no server, browser or other slow process.
-NUMERIC := model parity export checkpoints $(addprefix control/,chunks safety robots test_loop.py policies/test_onnx_policy.py)
+NUMERIC := model parity export checkpoints \
+           $(addprefix control/,chunks safety robots test_loop.py policies/test_onnx_policy.py)
 
 # On a processor without AVX-512 `make test` has run with AVX2 already.
 test-processors: setup  ## The numeric tests as on processors with AVX2, and with less

@@ -12,7 +12,7 @@ import numpy as np
 
 from act_policy.checkpoints.bundle import FORMAT_VERSION
 from act_policy.export.parity import random_observation
-from tests.export.test_export import make_policy
+from tests.export.export_for_tests import make_policy
 
 BUNDLES = Path(__file__).with_name("bundles")
 

@@ -65,6 +65,20 @@ def hold_still(observation: Observation[np.ndarray]) -> np.ndarray:
     return np.tile([*observation.state, 0.0], (CHUNK_LENGTH, 1))
 
 
+def towards(shoulder: float, base: float = 0.0) -> Any:
+    """A policy that wants the shoulder there at once, and the base to roll."""
+
+    def predict(observation: Observation[np.ndarray]) -> np.ndarray:
+        return np.tile([shoulder, observation.state[1], base], (CHUNK_LENGTH, 1))
+
+    return predict
+
+
+def rolling(observation: Observation[np.ndarray]) -> np.ndarray:
+    """The arm stays where it is, the base rolls at 0.3."""
+    return np.tile([*observation.state, 0.3], (CHUNK_LENGTH, 1))
+
+
 class LateInference:
     """Answers after a delay of the given clock."""
 

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
 
@@ -31,6 +29,7 @@ from tests.evaluation.evaluation_for_tests import (
     replace_and_load,
 )
 from tests.paths import ROOT
+from tests.scripts_for_tests import call_script
 
 
 @pytest.fixture
@@ -290,14 +289,6 @@ def test_what_a_checkpoint_may_be(checkpoint: Path, tmp_path: Path) -> None:
             identity(Path(url))
 
 
-def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "evaluate.py"), *arguments],
-        capture_output=True,
-        text=True,
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -309,7 +300,7 @@ def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_the_script_refuses_with_code_2_and_one_message(arguments: list[str], message: str) -> None:
-    done = run_script(*arguments)
+    done = call_script("evaluate.py", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -317,6 +308,6 @@ def test_the_script_refuses_with_code_2_and_one_message(arguments: list[str], me
 
 def test_the_script_asks_where_to_write(tmp_path: Path) -> None:
     (tmp_path / "policy.onnx").write_bytes(b"graph")
-    done = run_script(f"checkpoint={tmp_path / 'policy.onnx'}")
+    done = call_script("evaluate.py", f"checkpoint={tmp_path / 'policy.onnx'}")
     assert done.returncode == 2
     assert "out=FOLDER" in done.stderr

@@ -5,17 +5,13 @@ process of its own, as a user runs it.
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-import torch
 
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.policies.onnx_policy import OnnxPolicy
@@ -25,69 +21,14 @@ from act_policy.export.export import ONNX_FILES, ExportConfig, export_policy
 from act_policy.export.parity import ParityError, measure_parity, random_observation
 from act_policy.export.policy_package import PackagePolicy
 from act_policy.export.pt2 import Pt2Policy
-from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
-from act_policy.statistics import FieldStatistics, Statistics
-from act_policy.types import Camera, Observation, Schema
-from tests.paths import ROOT
+from act_policy.types import Observation
+from tests.export.export_for_tests import LARGEST_ACTION, make_policy, run_script
 from tests.tolerance import network_rounding
 
 LONGEST_PATH = 1000
 """Terms summed from image to action: five convolutions of 144, then sums of 16 to 24."""
-LARGEST_ACTION = 5.0
-"""In standard deviations, from zero: -90 degrees and three deviations of 45."""
 TOLERANCE_IN_STD = network_rounding(LONGEST_PATH, LARGEST_ACTION)
-
-
-def make_policy(environment_state: bool = True, **fields: object) -> ACTPolicy:
-    torch.manual_seed(0)
-    schema = Schema(
-        cameras=(Camera("top", 32, 48), Camera("left", 24, 24), Camera("right", 24, 24)),
-        state_names=("x", "y"),
-        state_units=("deg", "m"),
-        action_names=("dx", "dy", "gripper"),
-        action_units=("deg", "m", "1"),
-        rate=10.0,
-        environment_state_names=("cube",) if environment_state else (),
-    )
-
-    def field(*rows: tuple[float, float]) -> FieldStatistics:
-        mean, std = np.array(rows, dtype=np.float64).T
-        return FieldStatistics(mean, std, mean - 3 * std, mean + 3 * std)
-
-    statistics = Statistics(
-        state=field((30.0, 60.0), (0.5, 0.1)),
-        action=field((-90.0, 45.0), (0.2, 0.05), (0.3, 0.0)),
-        step_count=10,
-        environment_state=field((0.0, 1.0)) if environment_state else None,
-    )
-    settings = {
-        "chunk_length": 4,
-        "width": 16,
-        "heads": 2,
-        "feedforward_width": 24,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "latent_size": 4,
-        "latent_layers": 1,
-        "pre_norm": True,
-        "backbone_stages": 1,
-        "backbone_width": 0.25,
-        "backbone_norm": "group",
-        "camera_embedding": True,
-        **fields,
-    }
-    return ACTPolicy(ACTConfig.for_schema(schema, **settings), schema, statistics).eval()
-
-
-def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "scripts/export_policy.py", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from act_policy.export.folding import FoldedPolicy
 from act_policy.export.parity import random_observation
 from act_policy.model.policy import ACTPolicy
 from act_policy.statistics import ImageStatistics
-from tests.export.test_export import LARGEST_ACTION, make_policy
+from tests.export.export_for_tests import LARGEST_ACTION, make_policy
 from tests.tolerance import RESNET18, network_rounding
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ from act_policy.export.parity import random_observation
 from act_policy.export.pt2 import Pt2Policy
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Camera, Schema
-from tests.export.test_export import run_script
+from tests.export.export_for_tests import run_script
 from tests.policy_for_tests import LONGEST_PATH, smallest_policy
 from tests.tolerance import network_rounding
 

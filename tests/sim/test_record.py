@@ -18,6 +18,7 @@ from act_policy.errors import UserError
 from act_policy.sim import environment_id, record
 from act_policy.sim.record import RecordingConfig, record_demonstrations, record_episode
 from tests.paths import ROOT
+from tests.scripts_for_tests import call_script
 
 SCRIPT = ROOT / "scripts" / "record_demos.py"
 SETTINGS = RecordingConfig(
@@ -308,8 +309,8 @@ def command(out: Path, *more: str) -> list[str]:
     ],
 )
 def test_the_script_says_what_it_expected(tmp_path, argument, message):
-    given = [word for word in command(tmp_path / "out") if not word.startswith("cameras")]
-    done = subprocess.run([*given, argument], capture_output=True, text=True)
+    given = [word for word in command(tmp_path / "out")[2:] if not word.startswith("cameras")]
+    done = call_script(SCRIPT, *given, argument)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.paths import ROOT
+from tests.scripts_for_tests import call_script
 
 SCRIPT = ROOT / "scripts" / "benchmark.py"
 
@@ -45,7 +46,7 @@ def call(*arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_bad_input_is_named(arguments: list[str], message: str) -> None:
-    done = call(*arguments)
+    done = call_script(SCRIPT, *arguments)
     assert done.returncode == 2
     assert message in done.stderr
 

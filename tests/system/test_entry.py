@@ -1,4 +1,4 @@
-"""The shared wrapper from a user's view: a script in its own process, its exit code and output."""
+"""The shared wrapper from a user's view: a script, its exit code and output."""
 
 import subprocess
 import sys
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from act_policy.cli import entry, sweep
 from act_policy.system.home import name_home
+from tests.scripts_for_tests import call_script
 
 SCRIPT = """
 '''Paint a fence.'''
@@ -36,7 +38,9 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Path:
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for module in (entry, sweep):  # as the script does in a process of its own
+        monkeypatch.setattr(module, "CONFIGS", tmp_path / "configs")
     colours = tmp_path / "configs" / "colour"
     colours.mkdir(parents=True)
     for name in ("red", "green"):
@@ -53,6 +57,11 @@ def script(tmp_path: Path) -> Path:
 
 
 def call(script: Path, *arguments: str) -> tuple[int, str, str]:
+    return call_script(script, *arguments, cwd=script.parent)
+
+
+def call_alone(script: Path, *arguments: str) -> tuple[int, str, str]:
+    """In a process of its own, since Hydra's jobs set up the logging of the whole process."""
     done = subprocess.run(
         [sys.executable, script.name, *arguments],
         cwd=script.parent,
@@ -118,7 +127,14 @@ def test_the_home_folder_has_short_names(
     saved = script.parent / "saved.yaml"
     saved.write_text("colour: {name: blue}\ncoats: 7\nwidth: 9.0\nfence: old\nout: ~/x\n")
     assert call(script, "again=~/saved.yaml", "out=~/x")[1] == "blue 7 9.0\nout x\n"
-    assert "out sweep/1" in call(script, "-m", "fence=~/a,$HOME/b", "out=~/sweep")[1]
+
+
+def test_the_home_folder_has_short_names_in_a_sweep(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(script.parent))
+    said = call_alone(script, "-m", "fence=~/a,$HOME/b", "out=~/sweep")[1]
+    assert "out sweep/1" in said
 
 
 @pytest.mark.parametrize(
@@ -180,7 +196,7 @@ def test_a_saved_configuration_is_kept_except_for_new_arguments(script: Path) ->
 
 
 def test_a_sweep_gives_each_job_a_folder(script: Path) -> None:
-    code, text, error = call(script, "-m", "fence=north", "coats=1,2", "out=sweep")
+    code, text, error = call_alone(script, "-m", "fence=north", "coats=1,2", "out=sweep")
     assert (code, error) == (0, "")
     painted = [line for line in text.splitlines() if not line.startswith("[")]  # Hydra's log
     assert painted == ["red 1 0.5", "out sweep/0", "red 2 0.5", "out sweep/1"]
@@ -188,12 +204,14 @@ def test_a_sweep_gives_each_job_a_folder(script: Path) -> None:
     assert [path for path in (script.parent / "sweep").rglob("*") if path.is_file()] == [
         script.parent / "sweep" / "multirun.yaml"
     ]
-    named = call(script, "-m", "fence=a,b", "out=sweep", "hydra.sweep.subdir=${fence}")[1]
+    named = call_alone(script, "-m", "fence=a,b", "out=sweep", "hydra.sweep.subdir=${fence}")[1]
     assert "out sweep/b" in named
 
 
 def test_a_failing_job_of_a_sweep_exits_with_2_and_one_message(script: Path) -> None:
-    code, text, error = call(script, "-m", "fence=north", "colour.name=black,red", "out=sweep")
+    code, text, error = call_alone(
+        script, "-m", "fence=north", "colour.name=black,red", "out=sweep"
+    )
     assert code == 2
     assert "Traceback" not in error
     assert "colour.name=black" in error  # which job

@@ -24,6 +24,7 @@ from act_policy.errors import UserError
 from act_policy.types import Observation
 from tests.control.policies.test_onnx_policy import DESCRIBED, write_policy
 from tests.paths import ROOT
+from tests.scripts_for_tests import call_script
 
 SCRIPT = ROOT / "scripts" / "serve_policy.py"
 
@@ -119,12 +120,7 @@ def test_impossible_settings_are_refused(
     policy_file: Path, arguments: list[str], words: str
 ) -> None:
     arguments = [a.replace("{}", str(policy_file)) for a in arguments]
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = call_script(SCRIPT, *arguments)
     assert done.returncode == 2
     assert words in done.stderr
 

@@ -23,7 +23,7 @@ from tests.control.server_for_tests import (
     remote_policy,
     serving,
 )
-from tests.control.serving.test_server import client, refusal
+from tests.control.serving.clients_for_tests import client, refusal
 
 SCALED = replace(
     SCHEMA, cameras=(replace(SCHEMA.cameras[0], source_size=(60, 80)), SCHEMA.cameras[1])

@@ -15,7 +15,7 @@ from act_policy.control.policies.remote_policy import RemotePolicy
 from act_policy.types import Observation
 from tests.control import onnx_for_tests
 from tests.control.server_for_tests import message, observe
-from tests.control.serving.test_server import frame, handshake
+from tests.control.serving.clients_for_tests import frame, handshake
 from tests.paths import ROOT
 
 BUSY = 1.0

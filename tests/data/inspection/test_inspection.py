@@ -1,9 +1,6 @@
 """The report as a whole: statistics, page and script."""
 
-import os
 import re
-import subprocess
-import sys
 
 import h5py
 import numpy as np
@@ -19,9 +16,7 @@ from act_policy.errors import UserError
 from act_policy.report.page import write_page
 from tests.browser import headings, image_widths, opened
 from tests.data.motion_for_tests import aloha_motion, lerobot_motion
-from tests.paths import ROOT
-
-SCRIPT = ROOT / "scripts" / "inspect_dataset.py"
+from tests.scripts_for_tests import call_script
 
 
 def stuck(_, state, action):
@@ -147,13 +142,7 @@ def test_a_folder_without_a_readable_file_still_has_a_page(make_folder):
 
 
 def inspect(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, SCRIPT, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=os.environ | {"COLUMNS": "120"},
-    )
+    return call_script("inspect_dataset.py", *arguments, cwd=cwd, COLUMNS="120")
 
 
 def test_the_script_prints_a_summary_and_writes_a_page(tmp_path):

@@ -5,10 +5,7 @@ datasets each frame shows its number.
 """
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 
 import av
 import numpy as np
@@ -38,9 +35,8 @@ from tests.data.lerobot_for_tests import (
     shown,
     write_lerobot,
 )
-from tests.paths import ROOT
+from tests.scripts_for_tests import call_script
 
-SCRIPTS = ROOT / "scripts"
 LENGTHS = (7, 12, 5, 9, 3)
 DATA = {"v2.1": "data/chunk-000/episode_000001.parquet", "v3.0": "data/chunk-000/file-000.parquet"}
 EPISODES = "meta/episodes/chunk-000/file-000.parquet"
@@ -351,24 +347,15 @@ def test_a_dataset_can_be_pickled_for_another_process(tmp_path):
 # The scripts
 
 
-def call(script, *arguments):
-    return subprocess.run(
-        [sys.executable, SCRIPTS / script, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=os.environ | {"COLUMNS": "120", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-    )
-
-
 def test_the_report_shows_a_lerobot_folder(tmp_path):
     folder = write_lerobot(tmp_path)
-    result = call("inspect_dataset.py", f"path={folder}", f"out={tmp_path}/page.html")
+    arguments = (f"path={folder}", f"out={tmp_path}/page.html")
+    result = call_script("inspect_dataset.py", *arguments, COLUMNS="120")
     assert result.returncode == 0, result.stderr
     for text in ("36, 3.6 s", "10 steps per second", "pick the cube", "gripper", "wrist"):
         assert text in result.stdout
     (folder / VIDEO["v3.0"]).unlink()
-    result = call("inspect_dataset.py", f"path={folder}", f"out={tmp_path}/page.html")
+    result = call_script("inspect_dataset.py", *arguments, COLUMNS="120")
     assert (result.returncode, "Traceback" in result.stderr) == (2, False)
     assert "no such video file" in result.stderr
 
@@ -382,7 +369,8 @@ def test_an_evaluation_replays_its_actions(tmp_path):
 
 def test_training_runs_on_a_lerobot_folder(tmp_path):
     folder, run = write_lerobot(tmp_path / "dataset"), tmp_path / "run"
-    done = call("train.py", "experiment=tiny", f"data.path={folder}", f"out={run}", "max_steps=4")
+    arguments = ("experiment=tiny", f"data.path={folder}", f"out={run}", "max_steps=4")
+    done = call_script("train.py", *arguments)
     assert done.returncode == 0, done.stderr
     assert "trained 4 steps" in done.stdout
     assert "frames of top, wrist, once" in done.stdout  # the size is printed before decoding begins
