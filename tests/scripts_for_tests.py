@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+import jaxtyping
+
 from tests.paths import ROOT
 
 
@@ -39,6 +41,8 @@ def call_script(
         patch.object(sys, "argv", [str(path), *arguments]),
         patch.object(sys, "path", list(sys.path)),
         patch.object(warnings, "formatwarning", warnings.formatwarning),
+        # A user's process checks no types: what is wrong meets the script's own refusals.
+        patch.object(jaxtyping.config, "jaxtyping_disable", True),
     ):
         try:
             runpy.run_path(str(path), run_name="__main__")

@@ -3,14 +3,9 @@
 import csv
 import io
 import json
-import os
-import random
-import runpy
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -21,56 +16,16 @@ import yaml
 from PIL import Image
 
 from act_policy import ACTPolicy
-from act_policy.data.aloha.episode import write_episode
 from act_policy.data.inspection.evidence import InspectionConfig
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
 from act_policy.training.check_demonstrations import check_demonstrations
 from act_policy.training.losses import action_l1
-from act_policy.types import Camera, Observation, Schema
+from act_policy.types import Observation
 from tests.paths import ROOT
-
-TRAIN = [sys.executable, str(ROOT / "scripts" / "train.py")]
-PATIENCE = 300.0  # seconds for one process, on a busy machine
-SCHEMA = Schema(
-    cameras=(Camera("front", 16, 16),),
-    state_names=("x", "y"),
-    state_units=("m", "m"),
-    action_names=("dx", "dy"),
-    action_units=("m", "m"),
-    rate=10.0,
-)
-
-
-@pytest.fixture(scope="module")
-def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write four episodes in which the action is twice the state."""
-    folder = tmp_path_factory.mktemp("demonstrations")
-    rng = np.random.default_rng(0)
-    for episode, steps in enumerate((9, 5, 7, 6)):
-        state = rng.normal(size=(steps, 2)).astype(np.float32)
-        images = {"front": rng.integers(0, 256, (steps, 16, 16, 3), dtype=np.uint8)}
-        path = folder / f"episode_{episode:06}.hdf5"
-        write_episode(path, SCHEMA, images, state, 2 * state, seed=episode)
-    return folder
-
-
-def environment() -> dict[str, str]:
-    quiet = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
-    return quiet | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-
-
-def call(*arguments: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*TRAIN, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        timeout=PATIENCE,
-    )
+from tests.scripts_for_tests import call_script
+from tests.system.train_for_tests import SCHEMA, call
 
 
 def test_help_is_fast_and_loads_no_torch() -> None:
@@ -162,40 +117,27 @@ def test_training_leaves_a_complete_run(demonstrations: Path, tmp_path: Path) ->
         (["resume=nowhere"], ["nowhere", "run folder"]),
         (["resume=nowhere", "out=run"], ["out=", "resume=", "not both"]),
         (["resume=last"], ["out=RUN"]),
+        (
+            ["data.path=DEMOS", "out=run", "data.train_episodes=5"],
+            ["train_episodes: expected a list of indices like [0, 1], found 5"],
+        ),
     ],
 )
 def test_wrong_input_exits_with_2_and_leaves_no_files(
     demonstrations: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
     arguments: list[str],
     words: list[str],
 ) -> None:
-    # in this process, which has already loaded torch
     given = [a.replace("DEMOS", str(demonstrations)) for a in arguments]
     if not any(a.startswith("experiment=") for a in given):
         given.append("experiment=tiny")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["train.py", *given])
-    monkeypatch.setenv("WANDB_SILENT", "true")  # restored after the test
-    with pytest.raises(SystemExit) as end:
-        runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
-    assert end.value.code == 2
-    error = capsys.readouterr().err
-    assert "Traceback" not in error
-    for word in words:
-        assert word in error
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_one_episode_instead_of_a_list_exits_with_2(demonstrations: Path, tmp_path: Path) -> None:
-    # in its own process: here beartype, which the tests enable, would refuse the value first
-    arguments = ("experiment=tiny", f"data.path={demonstrations}", f"out={tmp_path / 'run'}")
-    done = call(*arguments, "data.train_episodes=5")
+    done = call_script("train.py", *given, cwd=tmp_path)
     assert done.returncode == 2
-    assert "train_episodes: expected a list of indices like [0, 1], found 5" in done.stderr
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def write_compressed(folder: Path) -> None:
@@ -273,106 +215,6 @@ def test_a_copied_run_folder_can_be_resumed(demonstrations: Path, tmp_path: Path
     done = call("resume=moved", "experiment=tiny", cwd=tmp_path)
     assert done.returncode == 2
     assert "experiment" in done.stderr
-
-
-def start_endless(demonstrations: Path, run: Path, *more: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [
-            *TRAIN,
-            "experiment=tiny",
-            f"data.path={demonstrations}",
-            f"out={run}",
-            "max_steps=1000000",
-            "validate_every=2",
-            *more,
-        ],
-        env=environment(),
-        text=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-
-
-def start_resumed(run: Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [*TRAIN, f"resume={run}"],
-        env=environment(),
-        text=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-
-
-def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
-    limit = time.monotonic() + PATIENCE
-    while not path.exists():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < limit
-        time.sleep(0.02)
-
-
-@pytest.fixture
-def processes() -> Iterator[list["subprocess.Popen[str]"]]:
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
-
-
-@pytest.mark.slow
-def test_sigkill_at_any_moment_loses_no_saved_checkpoint(
-    demonstrations: Path, tmp_path: Path, processes: list["subprocess.Popen[str]"]
-) -> None:
-    run = tmp_path / "run"
-    last = run / "checkpoints" / "last.ckpt"
-    rng = random.Random(0)
-    step = 0
-    for kill in range(4):
-        process = start_endless(demonstrations, run) if kill == 0 else start_resumed(run)
-        processes.append(process)
-        before = last.stat().st_mtime_ns if kill else 0
-        limit = time.monotonic() + PATIENCE
-        while not last.exists() or last.stat().st_mtime_ns == before:
-            assert process.poll() is None, process.communicate()[1]
-            assert time.monotonic() < limit
-            time.sleep(0.01)
-        time.sleep(rng.uniform(0.0, 0.5))
-        process.kill()
-        process.communicate()
-        for name in ("last.ckpt", "best.ckpt"):
-            saved = torch.load(last.with_name(name), weights_only=True)
-            assert saved["global_step"] >= (step if name == "last.ckpt" else 0)
-            ACTPolicy.load(last.with_name(name))
-        step = int(torch.load(last, weights_only=True)["global_step"])
-        with (run / "metrics.csv").open() as file:
-            steps = [int(row["step"]) for row in csv.DictReader(file)]
-        assert steps == list(range(1, len(steps) + 1))
-        assert len(steps) >= step
-    assert step > 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_stops_with_a_checkpoint(
-    demonstrations: Path,
-    tmp_path: Path,
-    processes: list["subprocess.Popen[str]"],
-    number: signal.Signals,
-) -> None:
-    run = tmp_path / "run"
-    process = start_endless(demonstrations, run, "validate_every=100000", "log_every=1")
-    processes.append(process)
-    wait_for(run / "metrics.csv", process)
-    process.send_signal(number)
-    _, error = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
-    assert "Traceback" not in error
-    assert f"resume={run}" in error
-    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-    with (run / "metrics.csv").open() as file:
-        assert [row["step"] for row in csv.DictReader(file)][-1] == str(saved["global_step"])
 
 
 @pytest.mark.slow
