@@ -10,7 +10,7 @@ In real time the policy has a process of its own and the world does not wait.
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -92,22 +92,27 @@ def episode_in_lock_step(
 
 
 def episode_in_real_time(
-    environment: Environment, inference: Inference, seed: int, config: RobotConfig
+    environment: Environment,
+    inference: Inference,
+    seed: int,
+    config: RobotConfig,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[EpisodeResult, Punctuality | str]:
     """Run one episode in real time; the policy answers when it can.
 
     Where the loop holds the arm, the episode ends there, failed, with the reason of the hold.
     """
-    robot = SimulatedRobot(environment, inference.schema, seed)
+    robot = SimulatedRobot(environment, inference.schema, seed, clock=clock)
     contract = _contract(inference.schema, config)
     executor = AsynchronousExecutor(inference, contract.space, config)
     loop = ControlLoop(robot, contract, executor, EventLog())
     operator = OperatorInput()
     robot.connect()
     operator.key("\n")
-    pacer = Pacer(loop.period)
+    pacer = Pacer(loop.period, clock, sleep)
     while not robot.ended:
-        loop.tick(time.monotonic(), operator)
+        loop.tick(clock(), operator)
         if reason := _hold_reason(loop):
             return _result(robot, seed)._replace(success=False), reason
         pacer.wait()

@@ -1,6 +1,5 @@
 """Simulated episodes through the robot's loop are the in-process ones, to the last action."""
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +12,14 @@ from act_policy.control.chunks.asynchronous import Answer
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.config import JointConfig, RobotConfig, TimingConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
+from act_policy.control.pacing import Punctuality
 from act_policy.control.robots.contract import Contract
 from act_policy.evaluation.control_loop import episode_in_lock_step, episode_in_real_time
 from act_policy.evaluation.rollouts.adapting import AdaptedObservations
 from act_policy.evaluation.rollouts.run import run_episode
 from act_policy.sim.simulated_robot import SimulatedRobot, simulated_config
 from act_policy.types import Camera, Observation
+from tests.control.loop_for_tests import Clock
 from tests.evaluation.evaluation_for_tests import (
     SCHEMA,
     FailingPolicy,
@@ -75,13 +76,20 @@ class Immediate:
         return answer
 
 
-def test_in_real_time_the_world_goes_on_by_the_clock() -> None:
+@pytest.mark.parametrize("periods", [1, 2])
+def test_in_real_time_the_world_goes_on_by_the_clock(periods: int) -> None:
+    """The world makes a step in every period, however many of them a turn of the loop takes."""
     config = simulated_config(SCHEMA, TimingConfig(execute_steps=2, blend_steps=0))
-    begun = time.monotonic()
-    result, punctual = episode_in_real_time(task(12), Immediate(), 1000, config)
-    assert result.steps <= 12
-    assert time.monotonic() - begun > (result.steps - 2) / SCHEMA.rate
-    assert punctual.ticks > 0
+    clock = Clock()
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(max(seconds, periods / SCHEMA.rate))
+
+    begun = clock()
+    result, punctual = episode_in_real_time(task(12), Immediate(), 1000, config, clock, sleep)
+    assert isinstance(punctual, Punctuality), punctual
+    assert clock() - begun == pytest.approx(punctual.ticks * periods / SCHEMA.rate)
+    assert result.steps == pytest.approx(punctual.ticks * periods, abs=2)
 
 
 def test_a_step_is_due_once_a_period_and_the_command_stays_in_force() -> None:
