@@ -1,7 +1,10 @@
 # `make help` lists the targets.
-PYTHON ?= $(firstword $(foreach python,python3.11 python3.12 python3.13 python3,\
+ifndef PYTHON
+PYTHON := $(firstword $(foreach python,python3.11 python3.12 python3.13 python3,\
             $(shell $(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
+endif
 BIN    := .venv/bin
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 DEMOS  ?= data/dial-turn
 RUN    ?= runs/dial-turn
 
@@ -16,9 +19,11 @@ setup: .venv/.installed  ## Create .venv and install everything
 .venv/.installed: pyproject.toml
 	test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; name it with PYTHON=..."; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[train,sim,robot,dev]'
+	$(PIP) -e '.[train,sim,robot,dev]'
 	# Its dependencies ask for numpy 1, its code does not; without it a few tests are skipped.
-	-$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'openpi-client>=0.1.2'
+	-$(PIP) --no-deps 'openpi-client>=0.1.2'
+	# pip would compile on one core only, and the packages' tests too
+	$(BIN)/python -W ignore -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
 	touch $@
 
 demo: $(RUN)/.trained  ## Record demonstrations, train, evaluate on unseen initial states, export, check the export
@@ -42,7 +47,8 @@ test: lint  ## Lint, types and the quick tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --timeout=200 --max-worker-restart=1
 
 test-all: lint  ## The quick tests and the slow ones
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --max-worker-restart=1 -m 'not gpu'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --max-worker-restart=1 -m 'not gpu' \
+		--hypothesis-profile=thorough
 
 # What computes in floating point, and opens no server, browser or other slow process.
 NUMERIC := model parity export checkpoints \

@@ -10,8 +10,10 @@ import pytest
 
 from tests.paths import SAMPLES
 
-hypothesis.settings.register_profile("any machine", deadline=None)
-hypothesis.settings.load_profile("any machine")
+# Machines are slow and busy: no example has a deadline.
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=100)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
+hypothesis.settings.load_profile("quick")
 
 PATIENCE, PATIENCE_WITH_SLOW_TESTS = 300.0, 4000.0
 """Seconds after which a test's process is ended, with its stack on the real standard error."""

@@ -17,6 +17,7 @@ from act_policy.data.action_relations import (
 from act_policy.data.open import open_dataset
 from act_policy.types import Schema
 from tests.data.episodes_for_tests import make_schema
+from tests.examples import FEW
 
 JOINTS = 3
 Arrays = list[np.ndarray]
@@ -58,6 +59,7 @@ def schema_of(state_units: str, action_units: str, rate: float = 10.0) -> Schema
     return Schema((), names, (state_units,) * JOINTS, names, (action_units,) * JOINTS, rate)
 
 
+@FEW
 @given(seeds, rates, st.integers(0, 4), factors, st.floats(-2, 2), st.sampled_from([0.0, 0.01]))
 def test_a_target_is_found_with_sign_scale_offset_and_lag(
     seed: int, rate: float, lag: int, factor: float, offset: float, noise: float
@@ -74,6 +76,7 @@ def test_a_target_is_found_with_sign_scale_offset_and_lag(
         assert found.confidence > 0.95
 
 
+@FEW
 @given(seeds, rates, factors, st.sampled_from([0.0, 0.001]))
 def test_a_change_is_found_with_sign_and_scale(
     seed: int, rate: float, factor: float, noise: float
@@ -98,6 +101,7 @@ def test_per_step_and_per_second_are_told_apart(
     assert shown == ("displacement", "velocity", "motion")
 
 
+@FEW
 @given(seeds, rates)
 def test_exchanged_joints_follow_each_other(seed: int, rate: float) -> None:
     states, ahead = targets(paths(seed, rate), 2)
@@ -106,6 +110,7 @@ def test_exchanged_joints_follow_each_other(seed: int, rate: float) -> None:
     assert [relation.state for relation in found] == [1, 0, 2]
 
 
+@FEW
 @given(seeds, rates)
 def test_joints_that_move_alike_are_not_exchanged(seed: int, rate: float) -> None:
     path = [p[:, [0, 0, 2]] + 0.02 * p[:, [1, 2, 1]] for p in paths(seed, rate)]
@@ -113,6 +118,7 @@ def test_joints_that_move_alike_are_not_exchanged(seed: int, rate: float) -> Non
     assert [relation.state for relation in found] == [0, 1, 2]
 
 
+@FEW
 @given(seeds, rates)
 def test_actions_of_something_else_show_nothing(seed: int, rate: float) -> None:
     states, others = paths(seed, rate), paths(seed + 1, rate)
@@ -134,6 +140,7 @@ def test_what_stands_still_shows_nothing(middle: float, noise: float) -> None:
         assert found == [ActionRelation()] * JOINTS
 
 
+@FEW
 @given(seeds)
 def test_short_episodes_suffice(seed: int) -> None:
     path = [p[:n] for p, n in zip(paths(seed, 10.0), (15, 19, 17, 13), strict=False)]
@@ -141,6 +148,7 @@ def test_short_episodes_suffice(seed: int) -> None:
     assert [(f.model, f.state) for f in moved] == [("change", joint) for joint in range(JOINTS)]
 
 
+@FEW
 @given(seeds, rates)
 def test_single_broken_values_do_not_matter(seed: int, rate: float) -> None:
     states, actions = motions(paths(seed, rate))
@@ -151,6 +159,7 @@ def test_single_broken_values_do_not_matter(seed: int, rate: float) -> None:
     assert [relation.model for relation in found] == ["change"] * JOINTS
 
 
+@FEW
 @given(seeds, st.permutations(range(JOINTS)), st.floats(0.01, 100))
 def test_neither_order_nor_unit_of_the_state_matters(
     seed: int, order: list[int], unit: float

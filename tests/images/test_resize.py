@@ -4,13 +4,14 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from act_policy.errors import UserError
 from act_policy.images.resize import camera_image, crop_and_resize
 from act_policy.types import Camera, Schema
+from tests.examples import FEW
 
 
 def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
@@ -24,7 +25,7 @@ def pillow(image: np.ndarray, height: int, width: int) -> np.ndarray:
 side = st.integers(1, 90)
 
 
-@settings(max_examples=50)
+@FEW
 @given(side, side, side, side, st.integers(0, 9))
 def test_is_pillow_of_the_crop(height, width, new_height, new_width, seed):
     image = noise(height + 3, width + 5, seed)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -13,6 +13,7 @@ from act_policy.model.attention import (
     scaled_dot_product_attention,
     scaled_dot_product_attention_by_hand,
 )
+from tests.examples import FEW
 from tests.tolerance import rounding
 
 MASKS = {
@@ -50,7 +51,7 @@ def test_by_hand_and_fused_agree_in_values_and_gradients(name: str, scale: float
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=3, max_size=3))
-@settings(max_examples=40, deadline=None)
+@FEW
 def test_weights_follow_the_mask(mask: list[list[bool]]) -> None:
     allowed = torch.tensor(mask)
     query, key = torch.randn(2, 3, 5), torch.randn(2, 4, 5)

@@ -2,11 +2,12 @@
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from act_policy.model.normalizer import IMAGENET_MEAN, IMAGENET_STD, Normalizer
 from act_policy.statistics import FieldStatistics, Statistics
+from tests.examples import FEW
 from tests.tolerance import rounding
 
 
@@ -45,7 +46,7 @@ def test_degenerate_dimensions() -> None:
     st.lists(st.floats(-1e3, 1e3), min_size=4, max_size=4),
     st.lists(st.floats(0, 1e3), min_size=2, max_size=2),
 )
-@settings(max_examples=50, deadline=None)
+@FEW
 def test_physical_actions_is_the_inverse(values: list[float], std: list[float]) -> None:
     field = FieldStatistics(np.array(values[:2]), np.array(std), np.zeros(2), np.zeros(2))
     normalizer = Normalizer(Statistics(field, field, 10))

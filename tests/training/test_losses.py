@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from act_policy.training.losses import action_l1, gaussian_kl
+from tests.examples import FEW
 
 
 def sample(seed: int, b: int = 3, k: int = 5, a: int = 2) -> tuple[Tensor, Tensor, Tensor]:
@@ -30,7 +31,7 @@ def test_l1_equals_a_calculation_by_hand() -> None:
     assert float(action_l1(predicted, target, is_pad)) == (1 + 2 + 1 + 1) / 4
 
 
-@settings(deadline=None, max_examples=30)
+@FEW
 @given(seed=st.integers(0, 1000))
 def test_l1_is_the_mean_over_valid_elements(seed: int) -> None:
     predicted, target, is_pad = sample(seed)

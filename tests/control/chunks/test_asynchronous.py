@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from act_policy import Observation, UserError
@@ -13,6 +13,7 @@ from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import PolicyError
 from act_policy.control.config import config_from_dict
 from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Clock, LateInference, space_of
+from tests.examples import FEW
 
 STEP = 1 / SCHEMA.rate
 
@@ -80,7 +81,7 @@ def test_rows_past_when_a_chunk_arrives_are_dropped() -> None:
     np.testing.assert_allclose(np.diff(inference.asked), 5 * STEP)
 
 
-@settings(max_examples=30)
+@FEW
 @given(
     delays=st.lists(st.floats(0, 4.5), min_size=40, max_size=40),
     execute_steps=st.integers(1, 5),
@@ -242,7 +243,7 @@ def test_after_a_rest_the_arm_goes_on_from_where_it_is(
     assert arm[-1] - arm[0] > 11
 
 
-@settings(max_examples=20)
+@FEW
 @given(
     latencies=st.lists(st.floats(0, 25), min_size=30, max_size=30),
     motor_rate=st.sampled_from([None, 40.0]),

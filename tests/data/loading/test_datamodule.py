@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from act_policy.data.aloha.episode import write_episode
@@ -27,6 +27,7 @@ from tests.data.episodes_for_tests import (
     smooth_frames,
     write_foreign_episode,
 )
+from tests.examples import FEW
 
 
 def origins(loader):
@@ -55,7 +56,7 @@ def check_against_slices(batch, arrays, chunk_length):
         assert batch.is_pad[i].tolist() == expected
 
 
-@settings(max_examples=15, deadline=None)
+@FEW
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4),
     chunk_length=st.integers(1, 12),

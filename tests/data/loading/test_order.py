@@ -1,10 +1,11 @@
 """The order of samples: complete, fair by weight, and local where frames are coded together."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from act_policy.data.loading.order import EpochOrder, Locality, Mix, arrange, draw_epoch
+from tests.examples import FEW
 
 block_sizes = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 
@@ -14,7 +15,7 @@ def blocks_of(sizes):
     return np.repeat(3 * np.arange(len(sizes)), sizes)
 
 
-@settings(max_examples=50)
+@FEW
 @given(block_sizes, st.integers(0, 3), st.integers(1, 20), st.integers(1, 4), st.integers(1, 5))
 def test_every_sample_comes_once_with_any_blocks(sizes, epoch, pool, workers, batch_size):
     blocks = blocks_of(sizes)
@@ -28,7 +29,7 @@ def test_every_sample_comes_once_with_any_blocks(sizes, epoch, pool, workers, ba
     assert sorted(arranged) == list(range(count))
 
 
-@settings(max_examples=50)
+@FEW
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=3), st.data())
 def test_samples_come_as_often_as_their_weights(counts, data):
     weights = tuple(data.draw(st.sampled_from([0.3, 0.5, 1.0, 2.0, 2.5])) for _ in counts)
