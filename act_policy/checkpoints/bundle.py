@@ -1,12 +1,15 @@
 """A policy on disk: a bundle folder, or two entries of a training checkpoint.
 
 bundle folder       config.json         {"format_version", "act": ACTConfig, "statistics",
-                                        "demonstration_seeds", "sha256" of the other two}
+                                        "demonstration_seeds", "execution", "sha256" of the
+                                        other two}
                     schema.json         Schema
                     model.safetensors   state dict of ACTPolicy
 Lightning .ckpt     "act_policy"        {"format_version", "act", "statistics",
-                                        "demonstration_seeds", "schema"}
+                                        "demonstration_seeds", "execution", "schema"}
                     "policy_weights"    state dict of ACTPolicy to act with (EMA if it was on)
+
+What was tuned after the training, a run holds beside its checkpoints: see `execution_file`.
 """
 
 import hashlib
@@ -19,9 +22,17 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from act_policy.checkpoints.execution_file import read_run_execution
 from act_policy.checkpoints.files import read_checkpoint, read_json, read_tensors, to_json
-from act_policy.checkpoints.locate import BUNDLE_WEIGHTS, OWN_WEIGHTS, find_first, sha256_of
+from act_policy.checkpoints.locate import (
+    BUNDLE_CONFIG,
+    BUNDLE_WEIGHTS,
+    OWN_WEIGHTS,
+    find_first,
+    sha256_of,
+)
 from act_policy.errors import UserError, located
+from act_policy.execution import Execution
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.statistics import Statistics
@@ -31,7 +42,7 @@ from act_policy.types import Schema
 FORMAT_VERSION = 1
 CHECKPOINT_KEY = "act_policy"
 WEIGHTS_KEY = "policy_weights"
-CONFIG_FILE, SCHEMA_FILE = "config.json", "schema.json"
+SCHEMA_FILE = "schema.json"
 
 
 class SavedPolicy(NamedTuple):
@@ -39,6 +50,7 @@ class SavedPolicy(NamedTuple):
 
     weights: ACTPolicy's state dict.
     demonstration_seeds: of the initial states it was shown; evaluation refuses to use them.
+    execution: how its chunks are executed by default.
     """
 
     config: ACTConfig
@@ -46,6 +58,7 @@ class SavedPolicy(NamedTuple):
     statistics: Statistics
     weights: Mapping[str, Tensor]
     demonstration_seeds: tuple[int, ...] = ()
+    execution: Execution = Execution()
 
 
 def to_checkpoint(policy: ACTPolicy) -> dict[str, Any]:
@@ -61,7 +74,7 @@ def write_bundle(folder: Path, policy: ACTPolicy) -> None:
     weights = {key: tensor.cpu().contiguous() for key, tensor in policy.state_dict().items()}
     contents = {BUNDLE_WEIGHTS: save(weights), SCHEMA_FILE: to_json(policy.schema.to_dict())}
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    contents[CONFIG_FILE] = to_json({**_description(policy), "sha256": sums})
+    contents[BUNDLE_CONFIG] = to_json({**_description(policy), "sha256": sums})
     with ExitStack() as files:  # which closes the last that was opened first
         for name in reversed(contents):
             file = files.enter_context(atomic_file(folder / name))
@@ -80,6 +93,7 @@ def load_policy(path: Path) -> ACTPolicy:
     saved = read_policy(path)
     policy = ACTPolicy(saved.config, saved.schema, saved.statistics)
     policy.demonstration_seeds = saved.demonstration_seeds
+    policy.execution = saved.execution
     expected = {key: tensor.clone() for key, tensor in policy.normalizer.state_dict().items()}
     try:
         policy.load_state_dict(dict(saved.weights))
@@ -115,6 +129,7 @@ def _description(policy: ACTPolicy) -> dict[str, Any]:
         "act": policy.config.to_dict(),
         "statistics": policy.statistics.to_dict(),
         "demonstration_seeds": list(policy.demonstration_seeds),
+        "execution": policy.execution.to_dict(),
     }
 
 
@@ -136,18 +151,20 @@ def _parse(where: Path, described: Any, schema: Any, weights: Any) -> SavedPolic
             Statistics.from_dict(described.get("statistics") or {}),
             weights,
             tuple(int(seed) for seed in described.get("demonstration_seeds", ())),
+            Execution.from_dict(described.get("execution")),
         )
 
 
 def _read_bundle(folder: Path) -> SavedPolicy:
     weights = read_tensors(folder / BUNDLE_WEIGHTS)
-    description = read_json(folder / CONFIG_FILE)
+    description = read_json(folder / BUNDLE_CONFIG)
     saved = _parse(folder, description, read_json(folder / SCHEMA_FILE), weights)
     sums = description.get("sha256") or {}
     for name in (BUNDLE_WEIGHTS, SCHEMA_FILE):
         if sha256_of(folder / name) != sums.get(name):
             raise UserError(
-                f"{folder / name} is not the one that {CONFIG_FILE} was written with; export again"
+                f"{folder / name} is not the one that {BUNDLE_CONFIG} was written with; "
+                "export again"
             )
     return saved
 
@@ -158,4 +175,6 @@ def _read_checkpoint(path: Path) -> SavedPolicy:
         raise UserError(f"{path} was not written by act_policy: it has no {CHECKPOINT_KEY!r}")
     described = checkpoint[CHECKPOINT_KEY]
     schema = described.get("schema") if isinstance(described, Mapping) else None
-    return _parse(path, described, schema, checkpoint.get(WEIGHTS_KEY) or {})
+    saved = _parse(path, described, schema, checkpoint.get(WEIGHTS_KEY) or {})
+    tuned = read_run_execution(path)
+    return saved if tuned is None else saved._replace(execution=tuned)

@@ -8,7 +8,7 @@ from typing import Any
 
 from act_policy.errors import UserError
 
-BUNDLE_WEIGHTS = "model.safetensors"
+BUNDLE_WEIGHTS, BUNDLE_CONFIG = "model.safetensors", "config.json"
 ONNX_FILE = "policy.onnx"
 OWN_WEIGHTS = (BUNDLE_WEIGHTS, "checkpoints/best.ckpt", "checkpoints/last.ckpt")
 """Of a bundle, else a run's best checkpoint, else its last."""

@@ -15,6 +15,7 @@ COMMANDS = {
     "train": ("train", "train a policy on demonstrations"),
     "evaluate": ("evaluate", "measure a policy in simulation or on demonstrations"),
     "compare": ("compare_policies", "tell which of several policies is better"),
+    "tune": ("tune_execution", "find how to execute a policy's chunks"),
     "export": ("export_policy", "write a policy for deployment, and check what was written"),
     "serve": ("serve_policy", "serve a policy over websockets"),
 }

@@ -119,7 +119,7 @@ def _execution(contestant: Any) -> str:
     if contestant.ensemble_coefficient is not None:
         return f"ensemble_coefficient={contestant.ensemble_coefficient}"
     steps = contestant.execute_steps
-    return "whole chunks" if steps is None else f"execute_steps={steps}"
+    return "default" if steps is None else f"execute_steps={steps}"
 
 
 def find_all_demonstrations(contestants: list[Any], folder: str | None) -> list[Any]:

@@ -69,6 +69,7 @@ def evaluate_rollouts(
     from act_policy.evaluation.results import build_success_table, list_warnings
     from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
     from act_policy.evaluation.sections.rollout_report import Background
+    from act_policy.execution import Execution
     from act_policy.sim.rendering import choose_gl_backend
 
     choose_gl_backend()  # once, here: the worker processes inherit it
@@ -93,6 +94,8 @@ def evaluate_rollouts(
         f"{used['quality']} images"
     )
     Console().print(build_success_table(title, {"policy": report, **report["baselines"]}))
+    execution = Execution.from_dict(report["execution"])
+    print(f"executed: {execution}" + f" ({execution.reason})" * bool(execution.reason))
     for warning in list_warnings(report):
         print(warning)
 

@@ -110,12 +110,14 @@ class TimingConfig:
     """How chunks become motion; steps are those of the policy.
 
     motor_rate: commands per second; None is the policy's rate.
-    execute_steps: the fewest between two questions to the policy; None is half a chunk, and 1 when
-        ensembling. The rest of the chunk must outlast the policy's answer, or the arm waits for it.
+    execute_steps: the fewest between two questions to the policy; None is 1 when ensembling, else
+        the policy's own, at most half a chunk, else half a chunk. The rest of the chunk must
+        outlast the policy's answer, or the arm waits for it.
     blend_steps: over which one chunk passes into the next, and the arm out of rest; 0 switches at
         once. An ensemble is blended out of rest only.
     ensemble_coefficient: temporal ensembling over all chunks in force, m in exp(-m i), where i is
-        the steps since the oldest; None does not.
+        the steps since the oldest; None does not, unless execute_steps is None as well and the
+        policy's own execution does.
     threads: of the process in which the policy runs.
     """
 

@@ -2,19 +2,16 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
 from act_policy.checkpoints.locate import identity
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError, check_choice, check_whole_number
-from act_policy.evaluation.judging.schedule import Schedule, Turn
-from act_policy.evaluation.judging.several import assign_letters, corrected, different_pairs
-from act_policy.evaluation.judging.verdict import forecast_pairs
 from act_policy.evaluation.results import check_writable, summarise, write_json
 from act_policy.evaluation.rollouts.contest import (
     Contestant,
@@ -29,9 +26,13 @@ from act_policy.evaluation.rollouts.demonstrations import (
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult, build_environment
 from act_policy.evaluation.rollouts.smoothness import DemonstratedMotion
 from act_policy.evaluation.sections.comparison_report import write_comparison_report
+from act_policy.judging.schedule import Schedule, Turn
+from act_policy.judging.several import assign_letters, different_pairs
+from act_policy.judging.verdict import forecast_pairs
 from act_policy.sim import episode_steps
 from act_policy.system.processes import usable_cores
 from act_policy.system.versions import versions
+from act_policy.types import Schema
 
 RESULT_FILE, SETUP_FILE, EPISODES = "comparison.json", "setup.json", "episodes"
 
@@ -73,6 +74,21 @@ class ComparisonConfig:
         return range(self.seed, self.seed + self.episodes)
 
 
+class Held(NamedTuple):
+    """Episodes of several policies, and what follows from them.
+
+    report: what comparison.json holds.
+    used: episodes of each policy on which the verdicts rest, in the order of their seeds.
+    build: (schema, sizes) -> environment, as in those episodes.
+    """
+
+    report: dict[str, Any]
+    used: list[list[EpisodeResult]]
+    schedule: Schedule
+    schema: Schema
+    build: Callable[..., Environment]
+
+
 def compare(
     contestants: Sequence[Contestant],
     out: Path,
@@ -109,9 +125,29 @@ def compare(
     """
     workers = usable_cores() if workers is None else check_whole_number("workers", workers, 1)
     check_whole_number("films", films, 0)
+    held = hold(contestants, out, config, Schedule, demonstrations, workers, load, build)
+    write_json(out / RESULT_FILE, held.report)
+    write_comparison_report(
+        out, held.report, held.used, held.schedule, held.schema, held.build, workers, films
+    )
+    return held.report
+
+
+def hold(
+    contestants: Sequence[Contestant],
+    out: Path,
+    config: ComparisonConfig,
+    make_schedule: Callable[[int, int, float, float], Schedule],
+    demonstrations: Sequence[TrainingDemonstrations],
+    workers: int,
+    load: Callable[[Contestant], ChunkPolicy],
+    build: Callable[..., Environment],
+) -> Held:
+    """Run the episodes that the schedule asks for, and judge; for the rest see `compare`."""
     _check_names(contestants)
     compared = [identity(contestant.checkpoint) for contestant in contestants]
     policies = _open(contestants, load)
+    contestants = [_settled(one, policy) for one, policy in zip(contestants, policies, strict=True)]
     environment = _same_environment(contestants, policies)
     config = _as_recorded(config, demonstrations, environment)
     seen = set().union(*(one.seeds for one in demonstrations))
@@ -122,7 +158,7 @@ def compare(
     setup = _set_up(contestants, compared, config)
     _continue_same(out / SETUP_FILE, setup)
 
-    schedule = Schedule(len(contestants), config.episodes, config.margin, config.confidence)
+    schedule = make_schedule(len(contestants), config.episodes, config.margin, config.confidence)
     earlier = read_episodes(out / EPISODES, len(contestants), config.seed)
     for turn, result in sorted(earlier.items(), key=lambda item: item[0].state):
         schedule.record(turn, result.success)
@@ -153,9 +189,7 @@ def compare(
     ]
     report = _report(contestants, policies, compared, used, schedule, config, demonstrations)
     report["environment"] = environment
-    write_json(out / RESULT_FILE, report)
-    write_comparison_report(out, report, used, schedule, policies[0].schema, build, workers, films)
-    return report
+    return Held(report, used, schedule, policies[0].schema, build)
 
 
 def _check_names(contestants: Sequence[Contestant]) -> None:
@@ -178,6 +212,16 @@ def _open(
             opened[contestant.checkpoint] = load(contestant)
         contestant.executor(opened[contestant.checkpoint])
     return [opened[contestant.checkpoint] for contestant in contestants]
+
+
+def _settled(contestant: Contestant, policy: ChunkPolicy) -> Contestant:
+    """Fill in the policy's own execution, which another command may change meanwhile."""
+    used = contestant.executor(policy).execution
+    return replace(
+        contestant,
+        execute_steps=used.execute_steps,
+        ensemble_coefficient=used.ensemble_coefficient,
+    )
 
 
 def _same_environment(contestants: Sequence[Contestant], policies: Sequence[ChunkPolicy]) -> str:
@@ -270,12 +314,11 @@ def _report(
                 **summaries[i],
             }
         )
-    of_each = corrected(config.confidence, len(contestants))
     verdicts = []
     for pair, judgement in judged.items():
         further = None
         if not judgement.is_decided:
-            further = forecast_pairs(*schedule.outcomes(pair), config.margin, of_each)
+            further = forecast_pairs(*schedule.outcomes(pair), config.margin, schedule.of_each)
         verdicts.append(
             {
                 "a": contestants[pair[0]].name,
@@ -294,7 +337,7 @@ def _report(
         "verdicts": verdicts,
         "policies": shown,
         "demonstrations": None if motion is None else motion.compare(actions, 1)._asdict(),
-        "confidence_of_each_pair": of_each,
+        "confidence_of_each_pair": schedule.of_each,
         "settings": asdict(config),
         "versions": versions(),
     }

@@ -41,8 +41,8 @@ class EvaluationConfig:
     """How a policy is tried.
 
     episodes: number of initial states; their seeds are seed, seed + 1, ...
-    execute_steps: of each chunk before the policy is asked again; None is the whole chunk.
-    ensemble_coefficient: None does not ensemble.
+    execute_steps: of each chunk before the policy is asked again.
+    ensemble_coefficient: of temporal ensembling. Without either, the policy's own execution counts.
     max_steps: end of an episode; None is that of the demonstrations, else the environment's own.
     quality: of the images, fast or exact; None is that of the demonstrations, else fast.
     """
@@ -121,8 +121,10 @@ def evaluate(
     shown = demonstrations or TrainingDemonstrations([])
     config = config.like(shown.config, policy.schema.environment)
     # Refuse what cannot be executed before any process starts.
-    execution = (config.execute_steps, config.ensemble_coefficient)
-    ChunkExecutor(policy, *execution)
+    executor = ChunkExecutor(policy, config.execute_steps, config.ensemble_coefficient)
+    used = executor.execution
+    execution = (used.execute_steps, used.ensemble_coefficient)
+    config = replace(config, execute_steps=execution[0], ensemble_coefficient=execution[1])
     refuse_demonstrated(config.seeds, {*policy.demonstration_seeds, *shown.seeds})
 
     groups = {"policy": [Rollout(seed) for seed in config.seeds]}
@@ -166,6 +168,7 @@ def evaluate(
         "baselines": summaries,
         "checkpoint": judged,
         "environment": policy.schema.environment,
+        "execution": used.to_dict(),
         "settings": asdict(config),
         "versions": versions(),
     }
@@ -175,8 +178,9 @@ def evaluate(
     if filmed or (out / "videos").is_dir():  # those of an earlier evaluation must not stay
         write_episode_videos(build, policy.schema, filmed, out / "videos", workers)
     write_rollout_report(
-        out, report, policy, grouped["policy"], filmed, shown.actions, build, workers, background
-    )
+        out, report, policy, grouped["policy"], executor.execute_steps, filmed, shown.actions,
+        build, workers, background,
+    )  # fmt: skip
     return report
 
 

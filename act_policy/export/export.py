@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from act_policy.checkpoints.bundle import CONFIG_FILE
 from act_policy.checkpoints.lerobot.checkpoint import load_lerobot, save_lerobot
 from act_policy.checkpoints.lerobot.config import CONFIG_FILE as LEROBOT_CONFIG_FILE
-from act_policy.checkpoints.locate import ONNX_FILE
+from act_policy.checkpoints.locate import BUNDLE_CONFIG, ONNX_FILE
 from act_policy.control.policies.onnx_policy import OnnxPolicy
 from act_policy.data.selection.demonstrations import RunReading
 from act_policy.errors import UserError, writing
@@ -103,7 +102,7 @@ def _onnx_name(precision: str) -> str:
 
 
 FORMAT_FILES = {
-    "bundle": CONFIG_FILE,
+    "bundle": BUNDLE_CONFIG,
     **{_onnx_name(precision): file for precision, file in ONNX_FILES.items()},
     "pt2": PT2_FILE,
     "lerobot": f"{LEROBOT_FOLDER}/{LEROBOT_CONFIG_FILE}",

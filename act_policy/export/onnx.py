@@ -5,7 +5,7 @@ inputs    observation.images.<camera>     uint8   (b, h, w, 3)
           observation.environment_state   float32 (b, e), where the schema has one
 output    action                          float32 (b, k, a), physical units
 metadata  format_version, schema (JSON), chunk_length, demonstration_seeds (JSON), precision,
-          statistics (JSON)
+          statistics (JSON), execution (JSON)
 """
 
 import json
@@ -66,6 +66,7 @@ def export_onnx(policy: ACTPolicy, path: Path, opset: int = OLDEST_OPSET) -> Non
             "chunk_length": str(policy.chunk_length),
             "demonstration_seeds": json.dumps(list(policy.demonstration_seeds)),
             "statistics": json.dumps(policy.statistics.to_dict()),
+            "execution": json.dumps(policy.execution.to_dict()),
             "precision": "fp32",
         }
     )

@@ -51,12 +51,18 @@ def write_package(policy: ACTPolicy, onnx_file: Path, folder: Path) -> None:
     for node in model.graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
     onnx.save(model, folder / MODEL_FILE)
-    manifest = json.dumps(describe(policy.schema, policy.chunk_length), indent=2) + "\n"
-    (folder / MANIFEST_FILE).write_text(manifest, encoding="utf-8")
+    manifest = describe(policy.schema, policy.chunk_length)
+    # our own entry, which the runtime keeps
+    manifest["act_policy"] = {
+        "schema": policy.schema.to_dict(),
+        "execution": policy.execution.to_dict(),
+    }
+    text = json.dumps(manifest, indent=2) + "\n"
+    (folder / MANIFEST_FILE).write_text(text, encoding="utf-8")
 
 
 def describe(schema: Schema, chunk_length: int) -> dict[str, Any]:
-    """Make the content of manifest.json; `act_policy` is our own entry, which the runtime keeps."""
+    """Make the runtime's own part of manifest.json."""
     robot: dict[str, Any] = {"name": "main", "type": ""}
     for field, names in (("state", schema.state_names), ("action", schema.action_names)):
         robot[field] = {"shape": [len(names)], "dtype": "float32", "order": list(names)}
@@ -81,7 +87,6 @@ def describe(schema: Schema, chunk_length: int) -> dict[str, Any]:
             "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "created_by": "act_policy",
         },
-        "act_policy": {"schema": schema.to_dict()},
     }
 
 

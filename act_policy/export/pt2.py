@@ -3,7 +3,7 @@
     program = torch.export.load("policy.pt2").module()
     chunk = program(image, ..., state)   # uint8 (b, h, w, 3) in the schema's order; float32 (b, s)
 
-The file also holds `act_policy.json`: schema, chunk_length, demonstration_seeds.
+The file also holds `act_policy.json`: schema, chunk_length, demonstration_seeds, execution.
 """
 
 import json
@@ -16,6 +16,7 @@ import torch
 
 from act_policy.control.policies.onnx_policy import batched_inputs
 from act_policy.errors import UserError
+from act_policy.execution import Execution
 from act_policy.export.folding import FoldedPolicy, trace_inputs
 from act_policy.export.onnx import silence
 from act_policy.model.policy import ACTPolicy
@@ -34,6 +35,7 @@ def export_pt2(policy: ACTPolicy, path: Path) -> None:
             "schema": policy.schema.to_dict(),
             "chunk_length": policy.chunk_length,
             "demonstration_seeds": list(policy.demonstration_seeds),
+            "execution": policy.execution.to_dict(),
         }
         torch.export.save(program, path, extra_files={DESCRIPTION: json.dumps(description)})
 
@@ -58,6 +60,7 @@ class Pt2Policy:
         self.chunk_length = int(described["chunk_length"])
         self.statistics: Statistics | None = None  # the file has none
         self.demonstration_seeds: tuple[int, ...] = tuple(described["demonstration_seeds"])
+        self.execution = Execution.from_dict(described.get("execution"))
 
     def predict_chunk(self, observation: Observation[np.ndarray] | Mapping[str, Any]) -> np.ndarray:
         """Predict (k, a), or (b, k, a) for a batch, in physical units."""

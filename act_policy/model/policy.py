@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from act_policy.errors import UserError
+from act_policy.execution import Execution
 from act_policy.model.act import ACT
 from act_policy.model.config import ACTConfig
 from act_policy.model.normalizer import Normalizer
@@ -31,6 +32,7 @@ class ACTPolicy(nn.Module):
         self.schema = schema
         self.statistics = statistics
         self.demonstration_seeds: tuple[int, ...] = ()
+        self.execution = Execution()
         self.normalizer = Normalizer(statistics, _relative_to(schema, statistics.relative_actions))
         self.act = ACT(config)
         for field in ("state", "action", "environment_state"):

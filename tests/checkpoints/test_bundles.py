@@ -9,6 +9,7 @@ import pytest
 
 from act_policy.checkpoints.bundle import FORMAT_VERSION
 from act_policy.errors import UserError
+from act_policy.execution import Execution
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation
 from tests.tolerance import RESNET18, network_rounding
@@ -26,6 +27,7 @@ def test_a_frozen_bundle_predicts_what_it_predicted(version: int, tmp_path: Path
     folder = BUNDLES / f"v{version}"
     policy = ACTPolicy.load(folder)
     assert policy.demonstration_seeds == (3, 4)
+    assert policy.execution == Execution()  # from before there was one
     golden = np.load(folder / "golden.npz")
     images = {name: golden[name] for name in policy.schema.camera_names}
     observation = Observation(images, golden["state"], golden["environment_state"])

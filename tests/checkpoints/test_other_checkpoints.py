@@ -97,14 +97,32 @@ def test_each_camera_may_have_its_own_statistics(policy: ACTPolicy, checkpoint: 
         ACTPolicy(policy.config, policy.schema, statistics)
 
 
+@pytest.mark.parametrize(
+    ("config", "steps", "coefficient"),
+    [
+        ({"n_action_steps": 2}, 2, None),
+        ({"n_action_steps": 1, "temporal_ensemble_coeff": 0.01}, None, 0.01),
+        ({"n_action_steps": 100}, None, None),  # of more than the chunk has
+    ],
+)
+def test_chunks_are_executed_as_by_lerobot(
+    config: dict[str, Any], steps: int | None, coefficient: float | None, checkpoint: Path
+) -> None:
+    change_config(**config)(checkpoint)
+    policy = open_network(checkpoint)
+    found = policy.execution
+    assert (found.execute_steps, found.ensemble_coefficient) == (steps, coefficient)
+    save_lerobot(policy, checkpoint / "again")
+    assert load_lerobot(checkpoint / "again").execution == found
+
+
 def test_what_is_left_behind_is_said(checkpoint: Path, caplog: pytest.LogCaptureFixture) -> None:
-    change_config(n_action_steps=1, temporal_ensemble_coeff=0.01)(checkpoint)
     change_features(lambda f: f.update({"observation.effort": {"type": "STATE", "shape": [9]}}))(
         checkpoint
     )
     (checkpoint / "schema.json").unlink()
     open_network(checkpoint)
-    for said in ("execute_steps=1", "ensemble_coefficient=0.01", "observation.effort", "30 steps"):
+    for said in ("observation.effort", "30 steps"):
         assert said in caplog.text
 
 

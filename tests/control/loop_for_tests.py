@@ -15,6 +15,7 @@ from act_policy.control.loop import ControlLoop
 from act_policy.control.robots.contract import Contract
 from act_policy.control.robots.robot import Reading
 from act_policy.control.safety.operator_input import OperatorInput
+from act_policy.execution import Execution
 from act_policy.statistics import FieldStatistics, Statistics
 from act_policy.types import Camera
 
@@ -84,6 +85,7 @@ class LateInference:
 
     schema = SCHEMA
     chunk_length = CHUNK_LENGTH
+    execution = Execution()
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from act_policy.control.policies.observation_keys import ObservationKeys
 from act_policy.control.policies.remote_policy import RemotePolicy
 from act_policy.control.serving.access import ServerConfig
 from act_policy.control.serving.server import PolicyServer
+from act_policy.execution import Execution
 from act_policy.types import Camera
 
 SCHEMA = Schema(
@@ -32,7 +33,7 @@ class SeeingPolicy:
 
     schema = SCHEMA
     chunk_length = 5
-    statistics, demonstration_seeds = None, ()
+    statistics, demonstration_seeds, execution = None, (), Execution()
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds

@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 
 from act_policy import Observation, Schema, UserError
+from act_policy.execution import Execution
 from act_policy.types import Camera
 
 SCHEMA = Schema(
@@ -77,7 +78,7 @@ class SeeingPolicy:
 
     schema = SCHEMA
     chunk_length = 4
-    statistics, demonstration_seeds = None, ()
+    statistics, demonstration_seeds, execution = None, (), Execution()
 
     def __init__(self, reach: float = 0.9):
         self.reach = reach

@@ -13,6 +13,7 @@ from act_policy.evaluation.compare import ComparisonConfig, compare
 from act_policy.evaluation.rollouts import contest
 from act_policy.evaluation.rollouts.contest import Contestant
 from act_policy.evaluation.rollouts.demonstrations import TrainingDemonstrations
+from act_policy.execution import Execution
 from tests.browser import opened
 from tests.evaluation.evaluation_for_tests import (
     SCHEMA,
@@ -34,7 +35,10 @@ def load(contestant: Contestant) -> SeeingPolicy:
     content = contestant.checkpoint.read_text()
     if content == "elsewhere":
         return ElsewherePolicy()
-    return DemonstratedPolicy() if content == "demonstrated" else SeeingPolicy(float(content))
+    policy = DemonstratedPolicy() if content == "demonstrated" else SeeingPolicy(float(content))
+    if (default := contestant.checkpoint.with_suffix(".execution")).is_file():
+        policy.execution = Execution(int(default.read_text()), reason="tuned")
+    return policy
 
 
 def make(folder: Path, name: str, content: str, execute_steps: int | None = None) -> Contestant:
@@ -181,6 +185,18 @@ def test_what_cannot_be_compared_is_refused(pair: list[Contestant], tmp_path: Pa
     with pytest.raises(UserError, match="quality"):
         run(pair, out, demonstrations=ways)
     assert not out.exists()
+
+
+def test_what_a_policy_executes_by_default_is_part_of_the_comparison(
+    pair: list[Contestant], tmp_path: Path
+) -> None:
+    config, default = replace(CONFIG, episodes=1), pair[0].checkpoint.with_suffix(".execution")
+    default.write_text("3")
+    report = run(pair, tmp_path / "out", config=config)
+    assert [one["execute_steps"] for one in report["policies"]] == [3, 2]
+    default.write_text("4")
+    with pytest.raises(UserError, match="a comparison with other policies"):
+        run(pair, tmp_path / "out", config=config)
 
 
 def test_a_checkpoint_that_is_replaced_meanwhile_is_refused(

@@ -25,11 +25,11 @@ def test_names_are_as_long_as_it_takes() -> None:
     assert names_of(["x/a", "y/a"]) == ["x/a", "y/a"]
     assert names_of(["runs/a/checkpoints/last.ckpt", "runs/a"]) == ["a/last.ckpt", "a"]
     assert names_of(["runs/a", steps, ensembled]) == [
-        "a, whole chunks",
+        "a, default",
         "a, execute_steps=4",
         "a, ensemble_coefficient=0.01",
     ]
-    assert names_of([{**steps, "name": "eager"}, "runs/a"]) == ["eager", "a, whole chunks"]
+    assert names_of([{**steps, "name": "eager"}, "runs/a"]) == ["eager", "a, default"]
 
 
 def test_a_checkpoint_of_other_software_may_say_its_own_source() -> None:

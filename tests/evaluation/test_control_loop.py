@@ -17,6 +17,7 @@ from act_policy.control.robots.contract import Contract
 from act_policy.evaluation.control_loop import episode_in_lock_step, episode_in_real_time
 from act_policy.evaluation.rollouts.adapting import AdaptedObservations
 from act_policy.evaluation.rollouts.run import run_episode
+from act_policy.execution import Execution
 from act_policy.sim.simulated_robot import SimulatedRobot, simulated_config
 from act_policy.types import Camera, Observation
 from tests.control.loop_for_tests import Clock
@@ -60,6 +61,7 @@ class Immediate:
     """A policy that answers at once, asked as a process is."""
 
     schema, chunk_length = SCHEMA, SeeingPolicy.chunk_length
+    execution = Execution()
 
     def __init__(self) -> None:
         self.policy, self.answer = SeeingPolicy(), None
@@ -173,7 +175,7 @@ def test_lock_step_on_meta_world() -> None:
         """Moves by what the image's brightness says, so that it depends on what is drawn."""
 
         chunk_length = 5
-        statistics, demonstration_seeds = None, ()
+        statistics, demonstration_seeds, execution = None, (), Execution()
 
         def __init__(self) -> None:
             self.schema = schema

@@ -19,11 +19,13 @@ from act_policy.evaluation.rollouts.demonstrations import (
     TrainingDemonstrations,
     find_demonstrations,
 )
+from act_policy.execution import Execution
 from act_policy.intervals import wilson_interval
 from act_policy.types import Schema
 from tests.evaluation.evaluation_for_tests import (
     STEP_LIMIT,
     ReachEnv,
+    SeeingPolicy,
     build,
     load,
     replace_and_load,
@@ -38,6 +40,28 @@ def checkpoint(tmp_path: Path) -> Path:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"weights")
     return path
+
+
+def load_tuned(path: Path) -> SeeingPolicy:
+    policy = SeeingPolicy()
+    policy.execution = Execution(2, reason="best of three")
+    return policy
+
+
+def test_the_policys_own_execution_counts_unless_another_is_asked_for(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    for asked, used in ((None, 2), (4, 4)):
+        config = EvaluationConfig(episodes=2, seed=10, max_steps=STEP_LIMIT, execute_steps=asked)
+        out = tmp_path / str(asked)
+        report = evaluate(
+            *(checkpoint, out, config), baselines=False, videos=0, workers=1,
+            load=load_tuned, build=build,
+        )  # fmt: skip
+        reason = "" if asked else "best of three"
+        assert report["settings"]["execute_steps"] == used
+        assert report["execution"] == Execution(used, reason=reason).to_dict()
+        assert ("best of three" in (out / "report.html").read_text()) == bool(reason)
 
 
 def test_report_baselines_and_videos(checkpoint: Path, tmp_path: Path) -> None:

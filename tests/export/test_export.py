@@ -16,6 +16,7 @@ import pytest
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.policies.onnx_policy import OnnxPolicy
 from act_policy.errors import UserError
+from act_policy.execution import Execution
 from act_policy.export import export as export_module
 from act_policy.export.export import ONNX_FILES, ExportConfig, export_policy
 from act_policy.export.parity import ParityError, measure_parity, random_observation
@@ -33,7 +34,9 @@ TOLERANCE_IN_STD = network_rounding(LONGEST_PATH, LARGEST_ACTION)
 
 @pytest.fixture(scope="module")
 def policy() -> ACTPolicy:
-    return make_policy()
+    made = make_policy()
+    made.execution = Execution(3, reason="tuned")
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +168,11 @@ def test_onnx_names_types_and_metadata(exported: Path, policy: ACTPolicy) -> Non
     ranges = DemonstratedRanges.from_statistics(policy.schema, found.statistics)
     np.testing.assert_array_equal(ranges.action_low, policy.statistics.action.min)
     np.testing.assert_array_equal(ranges.state_high, policy.statistics.state.max)
+    int8, pt2 = OnnxPolicy(exported / "policy_int8.onnx"), Pt2Policy(exported / "policy.pt2")
+    for program in (found, int8, pt2):
+        assert program.execution == policy.execution
+    manifest = json.loads((exported / "policy_package" / "manifest.json").read_text())
+    assert manifest["act_policy"]["execution"] == policy.execution.to_dict()
 
 
 def test_cameras_are_bound_by_name(exported: Path, policy: ACTPolicy) -> None:

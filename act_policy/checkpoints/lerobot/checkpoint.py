@@ -4,7 +4,7 @@
     model.safetensors                            weights; up to LeRobot 0.3 statistics as well
     policy_preprocessor.json, ..postprocessor    since 0.4: normalisation, with a file of statistics
 
-How they were executed (n_action_steps, temporal_ensemble_coeff) is the executor's matter here.
+n_action_steps and temporal_ensemble_coeff are the policy's execution here.
 
 Sources: lerobot 0.3.3 and 0.4.4, policies/act, policies/normalize.py and processor.
 """
@@ -22,6 +22,7 @@ from act_policy.checkpoints.lerobot.config import (
     describe_config,
     inexpressible,
     read_config,
+    read_execution,
     read_features,
     say,
 )
@@ -93,6 +94,7 @@ def load_lerobot(folder: Path, schema: SchemaSource | None = None) -> ACTPolicy:
         )
         policy = ACTPolicy(config, _schema(folder, config, schema), statistics)
         theirs = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
+        policy.execution = read_execution(described)
         policy.act.load_state_dict(from_lerobot(config, theirs, described["latent_dim"]))
         return policy.eval()
 
@@ -113,7 +115,7 @@ def save_lerobot(policy: ACTPolicy, folder: Path) -> None:
         f"model.{name}": tensor.detach().cpu().contiguous()
         for name, tensor in to_lerobot(config, policy.act.state_dict()).items()
     }
-    described = describe_config(config)
+    described = describe_config(config, policy.execution)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(weights, folder / WEIGHTS_FILE)
     write_processors(

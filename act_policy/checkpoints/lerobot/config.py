@@ -9,6 +9,7 @@ from act_policy.checkpoints.files import read_json
 from act_policy.checkpoints.lerobot.statistics import PolicyFeature
 from act_policy.checkpoints.lerobot.weights import NO_VAE_LATENT_SIZE
 from act_policy.errors import UserError
+from act_policy.execution import Execution
 from act_policy.model.config import ACTConfig
 from act_policy.types import ACTION_KEY, ENVIRONMENT_STATE_KEY, IMAGE_PREFIX, STATE_KEY, Camera
 
@@ -101,11 +102,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     ]
     if problems:
         raise UserError(f"{CONFIG_FILE}: cannot use {'; '.join(problems)}")
-    if described["n_action_steps"] != described["chunk_size"]:
-        say(folder, f"was run with execute_steps={described['n_action_steps']}")
-    if described["temporal_ensemble_coeff"] is not None:
-        say(folder, f"was run with ensemble_coefficient={described['temporal_ensemble_coeff']}")
     return described
+
+
+def read_execution(described: Mapping[str, Any]) -> Execution:
+    """Return how LeRobot executes the chunks: n_action_steps and temporal_ensemble_coeff."""
+    steps, coefficient = described["n_action_steps"], described["temporal_ensemble_coeff"]
+    if coefficient is not None:
+        return Execution(None, coefficient, f"{CONFIG_FILE}: temporal_ensemble_coeff")
+    if steps >= described["chunk_size"]:
+        return Execution()
+    return Execution(steps, None, f"{CONFIG_FILE}: n_action_steps")
 
 
 def read_features(
@@ -173,7 +180,7 @@ def inexpressible(config: ACTConfig) -> list[str]:
     return [f"{name}={value}" for name, value in ours.items() if value not in theirs[name]]
 
 
-def describe_config(config: ACTConfig) -> dict[str, Any]:
+def describe_config(config: ACTConfig, execution: Execution) -> dict[str, Any]:
     """Write a network as config.json, in the fields that every LeRobot since 0.3 knows."""
     inputs: dict[str, Any] = {}
     if config.state_size:
@@ -183,16 +190,20 @@ def describe_config(config: ACTConfig) -> dict[str, Any]:
     for camera in config.cameras:
         shape = [3, camera.height, camera.width]
         inputs[IMAGE_PREFIX + camera.name] = {"type": "VISUAL", "shape": shape}
-    return {
+    plain = {
         "type": "act",
         "input_features": inputs,
         "output_features": {ACTION_KEY: {"type": "ACTION", "shape": [config.action_size]}},
         **_DEFAULTS,
         **{theirs: getattr(config, ours) for theirs, ours in SIZES.items()},
-        "n_action_steps": config.chunk_length,
+        "n_action_steps": execution.execute_steps or config.chunk_length,
         "normalization_mapping": MODES,
         "use_vae": config.latent_size > 0,
         "latent_dim": config.latent_size or NO_VAE_LATENT_SIZE,
         "n_vae_encoder_layers": config.latent_layers or _DEFAULTS["n_vae_encoder_layers"],
         **_WITHOUT_EFFECT,
     }
+    if execution.ensemble_coefficient is not None:  # which LeRobot allows with one step only
+        plain["n_action_steps"] = 1
+        plain["temporal_ensemble_coeff"] = execution.ensemble_coefficient
+    return plain

@@ -14,8 +14,9 @@ from act_policy.control.action_space import ActionSpace
 from act_policy.control.chunks.blending import Blending, Trajectory
 from act_policy.control.chunks.ensembling import average_predictions
 from act_policy.control.chunks.policy import ChunkSource, PolicyError, check_chunk
-from act_policy.control.config import RobotConfig
+from act_policy.control.config import RobotConfig, TimingConfig
 from act_policy.errors import UserError
+from act_policy.execution import Execution
 from act_policy.types import Observation
 
 
@@ -57,6 +58,10 @@ class AsynchronousExecutor:
     averaged as by `TemporalEnsembler`, weighted by the steps between their images. After a rest
     either passes in from where the arm is.
 
+    Where the config gives neither execute_steps nor ensemble_coefficient, the policy's own
+    execution is in force, but with at most half a chunk between two questions: the other half is
+    for the time that the answer takes.
+
     max_age: in seconds, which no action may exceed: the owner's, or the greatest possible.
 
     Raises:
@@ -65,9 +70,9 @@ class AsynchronousExecutor:
 
     def __init__(self, inference: Inference, space: ActionSpace, config: RobotConfig):
         timing, length = config.timing, inference.chunk_length
-        self._coefficient = timing.ensemble_coefficient
-        usual = max(1, length // 2) if self._coefficient is None else 1
-        self.execute_steps = timing.execute_steps or usual
+        self.ensemble_coefficient, self.execute_steps = _execution(
+            timing, inference.execution, length
+        )
         for name, steps in (
             ("execute_steps", self.execute_steps),
             ("blend_steps", timing.blend_steps),
@@ -124,10 +129,10 @@ class AsynchronousExecutor:
             self._failure = None
             raise failure
         self._collect(now)
-        if self._coefficient is None:
+        if self.ensemble_coefficient is None:
             proposal = self._newest(now)
         else:
-            proposal = self._mean(now, self._coefficient)
+            proposal = self._mean(now, self.ensemble_coefficient)
         if proposal is None:
             if self._resting_since is None:
                 self._resting_since = now
@@ -147,7 +152,7 @@ class AsynchronousExecutor:
             if self._resting_since is not None:  # a row is past only if the arm moved meanwhile
                 begin += now - max(answer.captured, self._resting_since)
             trajectory = Trajectory(answer.captured, begin, chunk)
-            if self._coefficient is None:
+            if self.ensemble_coefficient is None:
                 self._ready = trajectory  # one that still waits is older, and gives way
             else:
                 self._chunks.append(trajectory)
@@ -189,3 +194,14 @@ class AsynchronousExecutor:
         ages = now - np.array([chunk.captured for chunk in self._chunks])
         mean = average_predictions(actions, coefficient, (ages[0] - ages) * self._rate)
         return Proposal(np.where(self._space.jumps, actions[-1], mean), float(ages[0]))
+
+
+def _execution(timing: TimingConfig, own: Execution, length: int) -> tuple[float | None, int]:
+    """Return the ensemble_coefficient and execute_steps in force, for a chunk of this length."""
+    half = max(1, length // 2)
+    if timing.execute_steps is not None or timing.ensemble_coefficient is not None:
+        usual = half if timing.ensemble_coefficient is None else 1
+        return timing.ensemble_coefficient, timing.execute_steps or usual
+    if own.ensemble_coefficient is not None:
+        return own.ensemble_coefficient, 1
+    return None, min(own.execute_steps or half, half)

@@ -19,9 +19,12 @@ class ChunkExecutor:
     `ensemble_coefficient` the policy is asked at every step and the overlapping predictions are
     averaged (`TemporalEnsembler`).
 
+    execution: the one in force.
+
     Args:
-        execute_steps: 1 .. chunk length; None is the whole chunk (1 when ensembling).
-        ensemble_coefficient: None does not ensemble.
+        execute_steps: 1 .. chunk length.
+        ensemble_coefficient: of the averaging. Without either, the policy's own execution is in
+            force; one that chose nothing is the whole chunk.
 
     Raises:
         UserError: the options do not fit each other or the policy's chunk length.
@@ -33,23 +36,21 @@ class ChunkExecutor:
         execute_steps: int | None = None,
         ensemble_coefficient: float | None = None,
     ):
-        if execute_steps is not None and not 1 <= execute_steps <= policy.chunk_length:
+        asked = (execute_steps, ensemble_coefficient) != (None, None)
+        steps = execute_steps if asked else policy.execution.execute_steps
+        if steps is not None and not 1 <= steps <= policy.chunk_length:
             raise UserError(
-                f"execute_steps: found {execute_steps}, expected 1 to {policy.chunk_length}, "
+                f"execute_steps: found {steps}, expected 1 to {policy.chunk_length}, "
                 f"the policy's chunk length"
             )
+        self.execution = policy.execution.unless(execute_steps, ensemble_coefficient)
+        coefficient = self.execution.ensemble_coefficient
         self._ensembler: TemporalEnsembler | None = None
-        if ensemble_coefficient is not None:
-            if execute_steps not in (None, 1):
-                raise UserError(
-                    f"execute_steps: found {execute_steps}, but ensembling "
-                    f"(ensemble_coefficient={ensemble_coefficient}) predicts at every step; "
-                    f"leave one of the two out"
-                )
-            self._ensembler = TemporalEnsembler(policy.chunk_length, ensemble_coefficient)
-            execute_steps = 1
+        if coefficient is not None:
+            self._ensembler = TemporalEnsembler(policy.chunk_length, coefficient)
+            steps = 1
         self.policy = policy
-        self.execute_steps: int = execute_steps or policy.chunk_length
+        self.execute_steps: int = steps or policy.chunk_length
         self._actions: np.ndarray | None = None
         self._next = 0
 

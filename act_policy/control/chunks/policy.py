@@ -5,6 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from act_policy.errors import UserError
+from act_policy.execution import Execution
 from act_policy.statistics import Statistics
 from act_policy.types import Observation, Schema
 
@@ -24,6 +25,10 @@ class ChunkSource(Protocol):
     @property
     def chunk_length(self) -> int:
         """The k of a chunk (k, a)."""
+
+    @property
+    def execution(self) -> Execution:
+        """How its chunks are executed unless somebody asks for something else."""
 
 
 @runtime_checkable

@@ -74,6 +74,10 @@ def check(deployment: Deployment, seconds: float) -> list[str]:
         lines.append(f"rate      {rate:.1f} observations per second; trained on {schema.rate:g}")
     except UserError as error:
         problems.append(str(error))
+    try:
+        lines.append(_describe_execution(deployment))
+    except UserError as error:
+        problems.append(str(error))
     problems += _ask(deployment, observation, lines)
     problems = list(dict.fromkeys(problems))
     verdict = "nothing was sent; " + ("not ready" if problems else "ready")
@@ -147,6 +151,18 @@ def _describe_limits(contract: Contract) -> list[str]:
             "real ones in a config file (docs/robot.md)"
         )
     return lines
+
+
+def _describe_execution(deployment: Deployment) -> str:
+    """Say how often the policy is asked; raises UserError where the config does not fit it."""
+    executor, timing = deployment.executor(), deployment.contract.config.timing
+    ensemble = executor.ensemble_coefficient
+    line = f"timing    execute_steps {executor.execute_steps}"
+    line += "" if ensemble is None else f", ensemble_coefficient {ensemble:g}"
+    if timing.execute_steps is not None or timing.ensemble_coefficient is not None:
+        return f"{line}; by the file"
+    reason = deployment.inference.execution.reason
+    return f"{line}; by the policy: {reason}" if reason else line
 
 
 def _unit(unit: str) -> str:

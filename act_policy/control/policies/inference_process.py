@@ -18,6 +18,7 @@ import numpy as np
 from act_policy.control.chunks.asynchronous import Answer
 from act_policy.control.chunks.policy import ChunkPolicy, PolicyError
 from act_policy.errors import UserError
+from act_policy.execution import Execution
 from act_policy.statistics import Statistics
 from act_policy.system.group_signals import unreached_by_group_signals
 from act_policy.types import Observation, Schema
@@ -45,6 +46,7 @@ class InferenceProcess:
     chunk_length: int
     statistics: Statistics | None
     demonstration_seeds: tuple[int, ...]
+    execution: Execution
 
     def __init__(self, make_policy: Callable[[], ChunkPolicy]):
         context = multiprocessing.get_context("spawn")  # no copy of this process's threads
@@ -62,7 +64,8 @@ class InferenceProcess:
             description = self._receive()
             if isinstance(description, str):
                 raise UserError(description)
-            self.schema, self.chunk_length, self.statistics, self.demonstration_seeds = description
+            self.schema, self.chunk_length, self.statistics = description[:3]
+            self.demonstration_seeds, self.execution = description[3:]
             layout = _layout(self.schema)
             self._memory = SharedMemory(create=True, size=layout.itemsize)
             self._shared = np.ndarray((), layout, self._memory.buf)
@@ -152,7 +155,12 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
         pipe.send(str(error))
         return
     schema = policy.schema
-    pipe.send((schema, policy.chunk_length, policy.statistics, policy.demonstration_seeds))
+    pipe.send(
+        (
+            *(schema, policy.chunk_length, policy.statistics),
+            *(policy.demonstration_seeds, policy.execution),
+        )
+    )
     try:
         memory = SharedMemory(pipe.recv())
         shared = np.ndarray((), _layout(schema), memory.buf)

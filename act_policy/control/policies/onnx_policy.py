@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from act_policy.errors import UserError, check_choice, check_whole_number
+from act_policy.errors import UserError, check_choice, check_whole_number, located
+from act_policy.execution import Execution
 from act_policy.images.resize import fit_images
 from act_policy.statistics import Statistics
 from act_policy.types import (
@@ -86,6 +87,8 @@ class OnnxPolicy:
         self.demonstration_seeds: tuple[int, ...] = tuple(
             json.loads(metadata.get("demonstration_seeds", "[]"))
         )
+        with located(path):
+            self.execution = Execution.from_dict(json.loads(metadata.get("execution", "null")))
         statistics = json.loads(metadata.get("statistics", "null"))
         self.statistics = Statistics.from_dict(statistics) if statistics else None
         self._inputs = input_names(self.schema)

@@ -18,6 +18,7 @@ from act_policy.control.policies.observation_keys import ObservationKeys
 from act_policy.control.policies.scheme import hint_at_scheme
 from act_policy.control.policies.wire import REQUEST_KEY, WireError, pack, unpack
 from act_policy.errors import UserError, check_choice
+from act_policy.execution import Execution
 from act_policy.images.resize import fit_images
 from act_policy.statistics import Statistics
 from act_policy.types import Observation, Schema
@@ -254,6 +255,7 @@ class RemotePolicy:
             plain = metadata.get("statistics")
             statistics = Statistics.from_dict(plain) if plain else None
             demonstration_seeds: tuple[int, ...] = tuple(metadata.get("demonstration_seeds", ()))
+            execution = Execution.from_dict(metadata.get("execution"))
         except (KeyError, TypeError, ValueError, AttributeError, UserError) as error:
             raise self._fail(
                 "its metadata is not that of scripts/serve_policy.py "
@@ -270,6 +272,7 @@ class RemotePolicy:
         self.metadata, self.sha256 = metadata, sha256
         self.schema, self._keys, self.chunk_length = schema, keys, chunk_length
         self.statistics, self.demonstration_seeds = statistics, demonstration_seeds
+        self.execution = execution
 
 
 class _RefusedError(Exception):

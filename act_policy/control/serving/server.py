@@ -93,6 +93,7 @@ class PolicyServer:
             # the ranges of the demonstrations, by which a robot's loop judges poses and commands
             "statistics": policy.statistics.to_dict() if policy.statistics is not None else {},
             "demonstration_seeds": list(policy.demonstration_seeds),
+            "execution": policy.execution.to_dict(),
             "accepts": [REQUEST_KEY, "jpeg"],
         }
         pixels = sum(3 * camera.height * camera.width for camera in policy.schema.cameras)

@@ -13,8 +13,8 @@ from act_policy.checkpoints.source import Source
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError, writing
-from act_policy.evaluation.judging.schedule import Schedule, Turn
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult, run_episode
+from act_policy.judging.schedule import Schedule, Turn
 from act_policy.system.atomic import atomic_file
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Schema
@@ -26,8 +26,8 @@ class Contestant:
 
     name: in reports.
     checkpoint: of any kind that `open_policy` reads.
-    execute_steps: of each chunk; None is the whole chunk.
-    ensemble_coefficient: None does not ensemble.
+    execute_steps: of each chunk.
+    ensemble_coefficient: of temporal ensembling. Without either, the policy's own execution counts.
     source: what a checkpoint of other software does not say.
     """
 

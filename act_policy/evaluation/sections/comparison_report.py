@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from act_policy.evaluation.judging.schedule import Schedule
-from act_policy.evaluation.judging.verdict import MOST_FURTHER_PAIRS, Verdict, trace_bounds
 from act_policy.evaluation.results import SUCCESS_COLUMNS, success_row
 from act_policy.evaluation.rollouts.moments import Look, see_moments
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
 from act_policy.evaluation.sections.page import REPORT_FILE, STRIP_HEIGHT, tabulate_origin
 from act_policy.evaluation.sections.rollout_sections import encode_moments, show_intervals
+from act_policy.execution import Execution
+from act_policy.judging.schedule import Schedule
+from act_policy.judging.verdict import MOST_FURTHER_PAIRS, Verdict, trace_bounds
 from act_policy.report.chart import Chart
 from act_policy.report.page import render_page, write_page
 from act_policy.report.pieces import Image, Table, spread, tabulate
@@ -62,6 +63,7 @@ def write_comparison_report(
         "comparison",
         f"{report['environment']}: {' against '.join(policies)}",
         verdicts=[say_verdict(one, settings["margin"]) for one in report["verdicts"]],
+        chosen=say_chosen(report),
         several=len(policies) > 2,
         error=f"{100 * (1 - settings['confidence']):.3g}%",
         intervals=show_intervals(policies),
@@ -107,6 +109,15 @@ def say_verdict(verdict: Mapping[str, Any], margin: float) -> str:
     )
 
 
+def say_chosen(report: Mapping[str, Any]) -> str | None:
+    """Say which candidate of a race was chosen, and why; None where there was no race."""
+    if "chosen" not in report:
+        return None
+    chosen = Execution.from_dict(report["chosen"])
+    kept = "is the default now" if report["kept_in"] else "was the best"
+    return f"{chosen} {kept}: {chosen.reason}."
+
+
 def tabulate_policies(report: Mapping[str, Any]) -> Table:
     """Make a row for each policy; those that share a letter were not found to differ."""
     rows = [
@@ -120,7 +131,9 @@ def draw_courses(report: Mapping[str, Any], schedule: Schedule) -> list[Chart]:
     """Draw for each pair how the difference and its bounds developed with the episodes."""
     charts = []
     margin, confidence = report["settings"]["margin"], report["confidence_of_each_pair"]
-    for pair, verdict in zip(schedule.judged, report["verdicts"], strict=True):
+    names = [one["name"] for one in report["policies"]]
+    for verdict in report["verdicts"]:
+        pair = names.index(verdict["a"]), names.index(verdict["b"])
         a, b = (outcomes[: verdict["pairs"]] for outcomes in schedule.outcomes(pair))
         course = trace_bounds(a, b, confidence)
         pairs = np.arange(1, len(course.low) + 1)

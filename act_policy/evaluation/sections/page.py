@@ -40,6 +40,8 @@ def write_report(
     if metrics is not None and metrics.is_file():
         curves = draw_learning_curves(read_metrics(metrics), policy.schema)
     origin = {**report["checkpoint"], **report.get("settings", {}), **report["versions"]}
+    if reason := report.get("execution", {}).get("reason"):
+        origin["execution"] = f"the policy's own: {reason}"
     write_page(
         out / REPORT_FILE,
         render_page(template, title, curves=curves, made_with=tabulate_origin(origin), **sections),

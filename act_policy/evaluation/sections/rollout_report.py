@@ -52,6 +52,7 @@ def write_rollout_report(
     report: Mapping[str, Any],
     policy: ChunkPolicy,
     results: Sequence[EpisodeResult],
+    every: int,
     filmed: Sequence[EpisodeResult],
     demonstrations: Sequence[np.ndarray],
     build: Callable[..., Environment],
@@ -65,6 +66,7 @@ def write_rollout_report(
         report: what evaluation.json holds.
         policy: that was evaluated.
         results: its episodes.
+        every: number of steps after which it was asked again.
         filmed: those of them in videos/.
         demonstrations: actions (T, a) of those it was trained on; may be empty.
         build: (schema, sizes) -> environment, to render moments again.
@@ -73,9 +75,6 @@ def write_rollout_report(
     """
     failures = _of_every_stage([result for result in results if not result.success])[:STRIPS]
     successes = [result for result in results if result.success]
-    every = report["settings"]["execute_steps"] or policy.chunk_length
-    if report["settings"]["ensemble_coefficient"] is not None:
-        every = 1
     chosen = [*successes[:1], *failures[:1]]
     # about as many chunks as lie end to end, but never many: those that overlap look alike
     asked = [

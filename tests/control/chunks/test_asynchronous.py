@@ -12,6 +12,7 @@ from act_policy.control.chunks.asynchronous import AsynchronousExecutor
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import PolicyError
 from act_policy.control.config import config_from_dict
+from act_policy.execution import Execution
 from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Clock, LateInference, space_of
 from tests.examples import FEW
 
@@ -62,12 +63,34 @@ def test_without_delay_it_does_what_the_synchronous_executor_does() -> None:
 
     class Policy:
         schema, chunk_length = SCHEMA, CHUNK_LENGTH
-        statistics, demonstration_seeds = None, ()
+        statistics, demonstration_seeds, execution = None, (), Execution()
         predict_chunk = Counting().__call__
 
     synchronous = ChunkExecutor(Policy(), execute_steps=4)
     expected = [float(synchronous.select_action(observe())[0]) for _ in range(15)]
     assert follow(executor, clock, 15) == expected
+
+
+@pytest.mark.parametrize(
+    ("timing", "own", "expected"),
+    [
+        ({}, Execution(), (None, CHUNK_LENGTH // 2)),
+        ({}, Execution(1), (None, 1)),
+        ({}, Execution(CHUNK_LENGTH), (None, CHUNK_LENGTH // 2)),
+        ({}, Execution(ensemble_coefficient=0.1), (0.1, 1)),
+        ({"execute_steps": 2}, Execution(ensemble_coefficient=0.1), (None, 2)),
+        ({"ensemble_coefficient": 0.2}, Execution(2), (0.2, 1)),
+        ({"execute_steps": 3, "ensemble_coefficient": 0.2}, Execution(2), (0.2, 3)),
+    ],
+)
+def test_the_config_counts_before_the_policys_own_execution(
+    timing: dict[str, Any], own: Execution, expected: tuple[float | None, int]
+) -> None:
+    config = config_from_dict({"timing": timing})
+    inference = LateInference(Clock())
+    inference.execution = own
+    executor = AsynchronousExecutor(inference, space_of(config), config)
+    assert (executor.ensemble_coefficient, executor.execute_steps) == expected
 
 
 def test_rows_past_when_a_chunk_arrives_are_dropped() -> None:
@@ -181,7 +204,7 @@ def test_ensembling_is_that_of_the_paper(blend_steps: int) -> None:
 
     class Policy:
         schema, chunk_length = SCHEMA, CHUNK_LENGTH
-        statistics, demonstration_seeds = None, ()
+        statistics, demonstration_seeds, execution = None, (), Execution()
         predict_chunk = Counting().__call__
 
     synchronous = ChunkExecutor(Policy(), ensemble_coefficient=0.5)

@@ -3,12 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 
 from act_policy import Observation, Schema, UserError
 from act_policy.control.chunks.executor import ChunkExecutor
+from act_policy.execution import Execution
 from act_policy.types import Camera
 
 SCHEMA = Schema(
@@ -26,7 +28,7 @@ class CountingPolicy:
 
     schema = SCHEMA
     chunk_length = 5
-    statistics, demonstration_seeds = None, ()
+    statistics, demonstration_seeds, execution = None, (), Execution()
 
     def __init__(self) -> None:
         self.calls = 0
@@ -53,6 +55,35 @@ def test_the_whole_chunk_by_default() -> None:
 def test_execute_steps_cuts_each_chunk() -> None:
     executor = ChunkExecutor(CountingPolicy(), execute_steps=2)
     assert [executor.select_action(observe(0))[0] for _ in range(5)] == [0, 1, 100, 101, 200]
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps", "ensembles"),
+    [
+        ({}, 1, True),
+        ({"execute_steps": 3}, 3, False),
+        ({"ensemble_coefficient": 0.5}, 1, True),
+    ],
+)
+def test_the_policys_own_execution_counts_unless_another_is_asked_for(
+    asked: dict[str, Any], steps: int, ensembles: bool
+) -> None:
+    policy = CountingPolicy()
+    policy.execution = Execution(ensemble_coefficient=0.0, reason="tuned")
+    executor = ChunkExecutor(policy, **asked)
+    assert executor.execute_steps == steps
+    assert executor.execution.reason == ("" if asked else "tuned")
+    executor.select_action(observe(0))
+    mean = asked.get("ensemble_coefficient", 0.0)
+    expected = (1 + 100 * np.exp(-mean)) / (1 + np.exp(-mean)) if ensembles else 1
+    assert executor.select_action(observe(0))[0] == pytest.approx(expected)
+
+
+def test_an_execution_that_does_not_fit_the_chunk_is_refused() -> None:
+    policy = CountingPolicy()
+    policy.execution = Execution(execute_steps=6)
+    with pytest.raises(UserError, match="execute_steps: found 6, expected 1 to 5"):
+        ChunkExecutor(policy)
 
 
 def test_after_a_reset_the_action_comes_from_the_new_observation() -> None:

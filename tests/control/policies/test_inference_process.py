@@ -15,6 +15,7 @@ from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.torch_free import open_torch_free
 from act_policy.control.robots.contract import Contract
 from act_policy.control.safety.supervisor import Mode
+from act_policy.execution import Execution
 from tests.control.loop_for_tests import (
     CHUNK_LENGTH,
     RANGES,
@@ -30,7 +31,7 @@ from tests.control.loop_for_tests import (
 class MoodyPolicy:
     """What it does is told by the shoulder: 0.9 fails, 0.8 stalls for two seconds."""
 
-    schema, chunk_length = SCHEMA, CHUNK_LENGTH
+    schema, chunk_length, execution = SCHEMA, CHUNK_LENGTH, Execution(2, reason="tuned")
     statistics, demonstration_seeds = statistics_of(([0, 0], [1, 1]), ([0] * 3, [1] * 3)), (7,)
 
     def __init__(self) -> None:
@@ -83,6 +84,7 @@ def test_an_answer_crosses_unchanged(process: InferenceProcess) -> None:
     assert process.chunk_length == CHUNK_LENGTH
     assert process.statistics.to_dict() == MoodyPolicy.statistics.to_dict()
     assert process.demonstration_seeds == (7,)
+    assert process.execution == MoodyPolicy.execution
     chunk = ask(process, 0.25)
     assert isinstance(chunk, np.ndarray)
     images = observe(0.25).images

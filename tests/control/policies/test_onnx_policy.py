@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from act_policy import Observation, Schema, UserError
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.policies.onnx_policy import OnnxPolicy
+from act_policy.execution import Execution
 from act_policy.types import Camera
 
 SCHEMA = Schema(
@@ -62,6 +63,7 @@ def write_policy(path: Path, metadata: dict[str, str], camera: str = "front") ->
 def policy(tmp_path: Path) -> OnnxPolicy:
     metadata = {**DESCRIBED, "chunk_length": "4"}
     metadata["demonstration_seeds"] = "[3, 4]"
+    metadata["execution"] = json.dumps({"execute_steps": 2, "reason": "tuned"})
     return OnnxPolicy(write_policy(tmp_path / "policy.onnx", metadata), threads=1)
 
 
@@ -83,7 +85,9 @@ def test_the_executor_runs_it(policy: OnnxPolicy) -> None:
     assert policy.chunk_length == 4
     assert policy.schema == SCHEMA
     assert policy.demonstration_seeds == (3, 4)
+    assert policy.execution == Execution(2, reason="tuned")
     executor = ChunkExecutor(policy)
+    assert executor.execute_steps == 2
     observation = Observation({"front": np.zeros((2, 3, 3), np.uint8)}, np.zeros(2, np.float32))
     assert executor.select_action(observation).shape == (2,)
 

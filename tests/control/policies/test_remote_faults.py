@@ -15,6 +15,7 @@ from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.policies.inference_process import InferenceProcess
 from act_policy.control.policies.torch_free import open_torch_free
 from act_policy.control.safety.supervisor import Mode
+from act_policy.execution import Execution
 from tests.control import server_for_tests
 from tests.control.loop_for_tests import CHUNK_LENGTH, SCHEMA, Bench, statistics_of
 
@@ -25,6 +26,7 @@ class Rolling:
     schema, chunk_length = SCHEMA, CHUNK_LENGTH
     statistics = statistics_of(([-1, 0], [1, 1]), ([-1, 0, np.nan], [1, 1, np.nan]))
     demonstration_seeds = (3,)
+    execution = Execution(2)
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()
@@ -65,6 +67,7 @@ def test_a_network_stall_holds_and_the_operator_can_go_on() -> None:
         ranges = DemonstratedRanges.from_statistics(SCHEMA, inference.statistics)
         np.testing.assert_array_equal(ranges.action_high, [1, 1, np.nan])
         assert inference.demonstration_seeds == (3,)
+        assert inference.execution == Execution(2)
         policy.may_answer.clear()
         tick_until(bench, lambda: bench.supervisor.mode is Mode.HOLDING)
         assert bench.supervisor.reason.startswith("the policy has not answered for 1.")

@@ -12,6 +12,7 @@ from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.open import open_dataset
 from act_policy.evaluation.open_loop.baselines import HoldStill, NearestDemonstration, Pool
 from act_policy.evaluation.open_loop.score import HOLD_STILL, NEAREST, POLICY, score_open_loop
+from act_policy.execution import Execution
 from act_policy.types import Camera, Schema
 
 SCHEMA = Schema(
@@ -49,7 +50,7 @@ class Counting:
 
     schema = SCHEMA
     chunk_length = 4
-    statistics, demonstration_seeds = None, ()
+    statistics, demonstration_seeds, execution = None, (), Execution()
 
     def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
         step = observation.images["top"][:, 0, 0, 0].astype(np.float32)
@@ -181,7 +182,7 @@ def test_demonstrations_of_every_format_can_be_scored(samples: Path, name: str) 
     class Zero:
         schema = dataset.schema
         chunk_length = 2
-        statistics, demonstration_seeds = None, ()
+        statistics, demonstration_seeds, execution = None, (), Execution()
 
         def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
             self.schema.check(observation)

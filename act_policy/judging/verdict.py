@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.evaluation.judging.difference import (
+from act_policy.judging.difference import (
     Counts,
     bound_difference,
     count_pairs,

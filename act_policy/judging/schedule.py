@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.evaluation.judging.several import Pair, corrected, judge_all
-from act_policy.evaluation.judging.verdict import Judgement, pairs_to_verdict
+from act_policy.judging.several import Pair, corrected, judge_all
+from act_policy.judging.verdict import Judgement, pairs_to_verdict
 
 
 class Turn(NamedTuple):
@@ -23,6 +23,8 @@ class Schedule:
     not finished. Episodes that happened to end early are more often successes, so to judge
     whatever is finished would be biased, and would depend on the number of workers.
 
+    of_each: confidence of each pair's verdict.
+
     Args:
         policies: number of policies, two or more.
         states: most initial states.
@@ -34,7 +36,7 @@ class Schedule:
         self._states = states
         self._margin = margin
         self._confidence = confidence
-        self._of_each = corrected(confidence, policies)
+        self.of_each = corrected(confidence, policies)
         self._given: list[set[int]] = [set() for _ in range(policies)]
         self._finished: list[dict[int, bool]] = [{} for _ in range(policies)]
         self._in_order: list[list[bool]] = [[] for _ in range(policies)]
@@ -66,7 +68,7 @@ class Schedule:
         for pair, decided in self._decided_after.items():
             if policy in pair and decided is None:
                 self._decided_after[pair] = pairs_to_verdict(
-                    *self.outcomes(pair), self._margin, self._of_each
+                    *self.outcomes(pair), self._margin, self.of_each
                 )
 
     @property

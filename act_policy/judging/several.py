@@ -6,7 +6,7 @@ from string import ascii_lowercase
 
 import numpy as np
 
-from act_policy.evaluation.judging.verdict import Judgement, Verdict, judge
+from act_policy.judging.verdict import Judgement, Verdict, judge
 
 Pair = tuple[int, int]
 """Indices of two policies, the smaller one first; it plays A."""

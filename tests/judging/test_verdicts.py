@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from act_policy.evaluation.judging.several import (
+from act_policy.judging.several import (
     assign_letters,
     corrected,
     different_pairs,
     judge_all,
 )
-from act_policy.evaluation.judging.verdict import Verdict, forecast_pairs, judge, trace_bounds
+from act_policy.judging.verdict import Verdict, forecast_pairs, judge, trace_bounds
 
 
 def draw(rate: float, n: int, seed: int = 0) -> np.ndarray:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from act_policy.evaluation.judging.schedule import Schedule, Turn
-from act_policy.evaluation.judging.verdict import Verdict, judge
+from act_policy.judging.schedule import Schedule, Turn
+from act_policy.judging.verdict import Verdict, judge
 
 STATES = 120
 

@@ -1,6 +1,6 @@
 """Check the judge on simulated comparisons: how often it errs, and how many episodes it saves.
 
-    python -m act_policy.evaluation.judging.simulate
+    python -m act_policy.judging.simulate
 
 Each simulated comparison is looked at after every pair. The efficiency is computed exactly, beside
 McNemar's exact test with a number of pairs that was fixed before.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.evaluation.judging.difference import Counts, log_capital
+from act_policy.judging.difference import Counts, log_capital
 
 RATES = (0.05, 0.5, 0.95)
 CORRELATIONS = (0.0, 0.25, 0.5, 0.75, 1.0)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from act_policy.evaluation.judging.difference import (
+from act_policy.judging.difference import (
     FRACTIONS,
     SHARES,
     Counts,
@@ -13,7 +13,7 @@ from act_policy.evaluation.judging.difference import (
     count_pairs,
     log_capital,
 )
-from act_policy.evaluation.judging.simulate import compare_cost, count_misses, pair_outcomes
+from act_policy.judging.simulate import compare_cost, count_misses, pair_outcomes
 
 Numbers = st.integers(0, 60)
 

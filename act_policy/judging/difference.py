@@ -21,7 +21,6 @@ Journal of the Royal Statistical Society B 86 (1) (the hedged capital process); 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int
 
 FRACTIONS = np.array([0.95, 0.6, 0.3, 0.15, 0.07, 0.03])
 SHARES = np.array([0.33, 0.33, 0.2, 0.08, 0.04, 0.02])
@@ -32,16 +31,16 @@ _HALVINGS = 30
 
 
 class Counts(NamedTuple):
-    """How pairs of episodes ended: arrays of one shape.
+    """How pairs of episodes ended: arrays of integers of one shape.
 
     b_alone: B succeeded and A failed.
     a_alone: A succeeded and B failed.
     same: both succeeded or both failed.
     """
 
-    b_alone: Int[np.ndarray, "..."]
-    a_alone: Int[np.ndarray, "..."]
-    same: Int[np.ndarray, "..."]
+    b_alone: np.ndarray
+    a_alone: np.ndarray
+    same: np.ndarray
 
     @property
     def swapped(self) -> "Counts":
@@ -60,8 +59,8 @@ def count_pairs(a: np.ndarray, b: np.ndarray) -> Counts:
     return Counts(*(np.cumsum(ended, axis=-1) for ended in (b & ~a, a & ~b, a == b)))
 
 
-def log_capital(counts: Counts, difference: np.ndarray | float) -> Float64[np.ndarray, "..."]:
-    """Return the logarithm of the capital of bets that B - A is more than `difference`.
+def log_capital(counts: Counts, difference: np.ndarray | float) -> np.ndarray:
+    """Return the logarithm of the capital of bets that B - A is more than `difference`: float64.
 
     It never rises with `difference`, which is above -1 and at most 1.
     """
@@ -79,15 +78,13 @@ def log_capital(counts: Counts, difference: np.ndarray | float) -> Float64[np.nd
     return capital
 
 
-def bound_difference(
-    counts: Counts, confidence: float = 0.95
-) -> tuple[Float64[np.ndarray, "..."], Float64[np.ndarray, "..."]]:
+def bound_difference(counts: Counts, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     """Bound the success rate of B minus that of A: a confidence sequence.
 
     With the given confidence, all intervals that are ever looked at hold the true difference.
 
     Returns:
-        low and high from -1 to 1, of the counts' shape. Both are excluded themselves, so the
+        low and high from -1 to 1, float64 of the counts' shape. Both are excluded themselves: the
         difference is not zero as soon as low >= 0 or high <= 0, and exactly then.
     """
     if not 0 < confidence < 1:
@@ -96,7 +93,7 @@ def bound_difference(
     return _lowest(counts, needed), -_lowest(counts.swapped, needed)
 
 
-def _lowest(counts: Counts, needed: float) -> Float64[np.ndarray, "..."]:
+def _lowest(counts: Counts, needed: float) -> np.ndarray:
     """Find the largest difference that the capital excludes, by halving; zero is the first try."""
     low = np.full(np.broadcast(*counts).shape, -1.0)
     high = np.ones_like(low)
