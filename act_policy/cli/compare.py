@@ -26,7 +26,8 @@ def main(config: Any) -> None:
     from rich.table import Table
 
     from act_policy.evaluation.compare import RESULT_FILE, ComparisonConfig, compare
-    from act_policy.evaluation.sections.comparison_report import say_verdict, tabulate_policies
+    from act_policy.evaluation.sections.comparison_report import tabulate_policies
+    from act_policy.report.verdicts import say_verdict
     from act_policy.sim.rendering import choose_gl_backend
 
     settings = make_settings(ComparisonConfig, config)

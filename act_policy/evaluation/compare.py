@@ -28,7 +28,7 @@ from act_policy.evaluation.rollouts.smoothness import DemonstratedMotion
 from act_policy.evaluation.sections.comparison_report import write_comparison_report
 from act_policy.judging.schedule import Schedule, Turn
 from act_policy.judging.several import assign_letters, different_pairs
-from act_policy.judging.verdict import forecast_pairs
+from act_policy.report.verdicts import list_verdicts
 from act_policy.sim import episode_steps
 from act_policy.system.processes import usable_cores
 from act_policy.system.versions import versions
@@ -314,27 +314,11 @@ def _report(
                 **summaries[i],
             }
         )
-    verdicts = []
-    for pair, judgement in judged.items():
-        further = None
-        if not judgement.is_decided:
-            further = forecast_pairs(*schedule.outcomes(pair), config.margin, schedule.of_each)
-        verdicts.append(
-            {
-                "a": contestants[pair[0]].name,
-                "b": contestants[pair[1]].name,
-                "verdict": judgement.verdict.name.lower(),
-                "difference": judgement.difference,
-                "interval": [judgement.low, judgement.high],
-                "pairs": judgement.pairs,
-                "discordant": judgement.discordant,
-                "further_pairs": further,
-            }
-        )
+    names = [contestant.name for contestant in contestants]
     return {
         "mode": "comparison",
         "decided": schedule.is_decided,
-        "verdicts": verdicts,
+        "verdicts": list_verdicts(names, schedule, config.margin),
         "policies": shown,
         "demonstrations": None if motion is None else motion.compare(actions, 1)._asdict(),
         "confidence_of_each_pair": schedule.of_each,

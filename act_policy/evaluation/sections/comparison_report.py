@@ -13,11 +13,11 @@ from act_policy.evaluation.sections.page import REPORT_FILE, STRIP_HEIGHT, tabul
 from act_policy.evaluation.sections.rollout_sections import encode_moments, show_intervals
 from act_policy.execution import Execution
 from act_policy.judging.schedule import Schedule
-from act_policy.judging.verdict import MOST_FURTHER_PAIRS, Verdict, trace_bounds
 from act_policy.report.chart import Chart
 from act_policy.report.page import render_page, write_page
 from act_policy.report.pieces import Image, Table, spread, tabulate
 from act_policy.report.plot import plot_lines
+from act_policy.report.verdicts import draw_courses, say_verdict
 from act_policy.types import Schema
 
 
@@ -68,45 +68,13 @@ def write_comparison_report(
         error=f"{100 * (1 - settings['confidence']):.3g}%",
         intervals=show_intervals(policies),
         table=tabulate_policies(report),
-        courses=draw_courses(report, schedule),
+        courses=draw_courses(list(policies), schedule, report["verdicts"], settings["margin"]),
         times=draw_times(policies, settings["max_steps"]),
         smoothness=tabulate_smoothness(report),
         strips=_show_seeds(list(policies), results, schema, build, workers, films),
         origin=tabulate_origin({**settings, **_checkpoints(policies), **report["versions"]}),
     )
     write_page(out / REPORT_FILE, page)
-
-
-def say_verdict(verdict: Mapping[str, Any], margin: float) -> str:
-    """Say in a sentence what is known of a pair, with the difference in percentage points."""
-    a, b, pairs = verdict["a"], verdict["b"], verdict["pairs"]
-    kind = Verdict[verdict["verdict"].upper()]
-    if kind in (Verdict.A_BETTER, Verdict.B_BETTER):
-        sign = 1 if kind is Verdict.B_BETTER else -1
-        better, worse = (b, a) if sign > 0 else (a, b)
-        low, high = sorted(100 * sign * bound for bound in verdict["interval"])
-        return (
-            f"{better} is better than {worse}: after {pairs} initial states it succeeded "
-            f"{100 * sign * verdict['difference']:.0f} percentage points more often "
-            f"(its advantage is between {low:.1f} and {high:.1f})."
-        )
-    low, high = (100 * bound for bound in verdict["interval"])
-    rest = f"between {low:+.1f} and {high:+.1f} percentage points after {pairs} initial states"
-    if kind is Verdict.NO_DIFFERENCE:
-        return (
-            f"{a} and {b} do not differ by more than {100 * margin:g} percentage points: "
-            f"the success rate of the second minus that of the first is {rest}."
-        )
-    more = verdict["further_pairs"]
-    future = (
-        f"more than {MOST_FURTHER_PAIRS} more would be needed"
-        if more is None
-        else f"about {more} more would probably do"
-    )
-    return (
-        f"Cannot tell {a} and {b} apart yet: the success rate of the second minus that of the "
-        f"first is {rest}; {future}."
-    )
 
 
 def say_chosen(report: Mapping[str, Any]) -> str | None:
@@ -125,40 +93,6 @@ def tabulate_policies(report: Mapping[str, Any]) -> Table:
         for one in report["policies"]
     ]
     return tabulate(["policy", "letters", *SUCCESS_COLUMNS], rows)
-
-
-def draw_courses(report: Mapping[str, Any], schedule: Schedule) -> list[Chart]:
-    """Draw for each pair how the difference and its bounds developed with the episodes."""
-    charts = []
-    margin, confidence = report["settings"]["margin"], report["confidence_of_each_pair"]
-    names = [one["name"] for one in report["policies"]]
-    for verdict in report["verdicts"]:
-        pair = names.index(verdict["a"]), names.index(verdict["b"])
-        a, b = (outcomes[: verdict["pairs"]] for outcomes in schedule.outcomes(pair))
-        course = trace_bounds(a, b, confidence)
-        pairs = np.arange(1, len(course.low) + 1)
-        ends = pairs[[0, -1]] if len(pairs) else pairs
-        lines = {
-            f"{verdict['b']} minus {verdict['a']}": (pairs, 100 * course.difference),
-            "highest it may be": (pairs, 100 * course.high),
-            "lowest it may be": (pairs, 100 * course.low),
-            "no difference": (ends, np.zeros(len(ends))),
-        }
-        if margin > 0:
-            lines["margin"] = (
-                np.array([*ends, np.nan, *ends]),
-                np.repeat([100 * margin, np.nan, -100 * margin], [len(ends), 1, len(ends)]),
-            )
-        charts.append(
-            plot_lines(
-                lines,
-                "initial states",
-                "percentage points",
-                "Difference of the success rates",
-                size=(620, 320),
-            )
-        )
-    return charts
 
 
 def draw_times(policies: Mapping[str, Mapping[str, Any]], max_steps: int | None) -> Chart:
