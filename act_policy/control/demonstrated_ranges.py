@@ -69,6 +69,43 @@ class DemonstratedRanges(NamedTuple):
             action_kinds=action_kinds,
         )
 
+    def including(self, other: "DemonstratedRanges") -> "DemonstratedRanges":
+        """Return what either of two policies' demonstrations showed, for the same schema.
+
+        Raises:
+            UserError: they show different kinds of an action: a number means two things.
+        """
+        kinds = []
+        for here, there in zip(self.action_kinds, other.action_kinds, strict=True):
+            if here and there and here != there:
+                raise UserError(
+                    f"the demonstrations of one policy show a {here} where those of another show a "
+                    f"{there}; they cannot move the same arm"
+                )
+            kinds.append(here or there)
+        shared = [name for name in self.images if name in other.images]
+        either = {**self.images, **other.images}
+        both = {name: _widest(self.images[name], other.images[name]) for name in shared}
+        return DemonstratedRanges(
+            np.fmin(self.state_low, other.state_low),
+            np.fmax(self.state_high, other.state_high),
+            np.fmin(self.action_low, other.action_low),
+            np.fmax(self.action_high, other.action_high),
+            {**either, **both},
+            tuple(dict.fromkeys((*self.relative_actions, *other.relative_actions))),
+            tuple(kinds),
+        )
+
+
+def _widest(a: ImageLevels, b: ImageLevels) -> ImageLevels:
+    """The range of each level in either."""
+    return ImageLevels(
+        *(
+            (float(np.fmin(x[0], y[0])), float(np.fmax(x[1], y[1])))
+            for x, y in zip(a, b, strict=True)
+        )
+    )
+
 
 def _read_bounds(name: str, measured: FieldStatistics, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Copies of min and max, each (size,); NaN replaces infinity, which means unknown too."""

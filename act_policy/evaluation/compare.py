@@ -28,6 +28,7 @@ from act_policy.evaluation.rollouts.smoothness import DemonstratedMotion
 from act_policy.evaluation.sections.comparison_report import write_comparison_report
 from act_policy.judging.schedule import Schedule, Turn
 from act_policy.judging.several import assign_letters, different_pairs
+from act_policy.judging.verdict import check_judging
 from act_policy.report.verdicts import list_verdicts
 from act_policy.sim import episode_steps
 from act_policy.system.processes import usable_cores
@@ -63,10 +64,7 @@ class ComparisonConfig:
             check_whole_number("max_steps", self.max_steps, 1)
         if self.quality is not None:
             check_choice("quality", self.quality, ("fast", "exact"))
-        if not 0 <= self.margin < 1:
-            raise UserError(f"margin={self.margin}: expected 0 or more and less than 1")
-        if not 0.5 <= self.confidence < 1:
-            raise UserError(f"confidence={self.confidence}: expected 0.5 or more and less than 1")
+        check_judging(self.margin, self.confidence)
 
     @property
     def seeds(self) -> range:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from act_policy.errors import UserError
 from act_policy.judging.difference import (
     Counts,
     bound_difference,
@@ -24,6 +25,14 @@ class Verdict(Enum):
     B_BETTER = "B is better"
     NO_DIFFERENCE = "no difference beyond the margin"
     UNDECIDED = "cannot tell yet"
+
+
+def check_judging(margin: float, confidence: float) -> None:
+    """Raise UserError unless `judge` can use them."""
+    if not 0 <= margin < 1:
+        raise UserError(f"margin={margin}: expected 0 or more and less than 1")
+    if not 0.5 <= confidence < 1:
+        raise UserError(f"confidence={confidence}: expected 0.5 or more and less than 1")
 
 
 class Judgement(NamedTuple):

@@ -48,8 +48,13 @@ def _run(options: argparse.Namespace, console: Console, signals: EndingSignals) 
         return recover_command(options.folder, options.lerobot, console.say)
     if options.command == "serve":
         return serve_command(options, console.say)
+    policies = options.policy
+    if options.command != "trials":
+        if len(policies) > 1:
+            raise UserError(f"policy: {options.command} takes one; trials compares several")
+        options.policy = policies[0]
     with deploy(
-        options.policy, options.robot, options.config, console.say, signals, options.page
+        policies, options.robot, options.config, console.say, signals, options.page
     ) as deployment:
         if options.command == "check":
             return check_command(deployment, options)
@@ -86,8 +91,13 @@ def _parser(program: str) -> argparse.ArgumentParser:
         ("trials", "run episodes that a person judges, and count the successes"),
     ):
         sub = commands.add_parser(name, help=sentence, description=sentence)
+        several = "; again for another one to compare with it blindly" * (name == "trials")
         sub.add_argument(
-            "--policy", required=True, type=in_home, help="FILE.onnx or ws://HOST:PORT"
+            "--policy",
+            required=True,
+            type=in_home,
+            action="append",
+            help=f"FILE.onnx or ws://HOST:PORT{several}",
         )
         sub.add_argument(
             "--robot",
@@ -102,7 +112,21 @@ def _parser(program: str) -> argparse.ArgumentParser:
             help="limits, names and timing, a .toml or .json file",
         )
         if name == "trials":
-            sub.add_argument("--episodes", type=int, default=20, help="to judge in all")
+            sub.add_argument(
+                "--episodes", type=int, default=20, help="to judge; of several policies, of each"
+            )
+            sub.add_argument(
+                "--margin",
+                type=float,
+                default=0.05,
+                help="a difference of success rates that does not matter; of several policies",
+            )
+            sub.add_argument(
+                "--confidence",
+                type=float,
+                default=0.95,
+                help="that all verdicts are right; of several policies",
+            )
             sub.add_argument("--seconds", type=float, default=30.0, help="of an episode")
             sub.add_argument(
                 "--out", required=True, type=in_home, help="folder of the results, to go on in too"

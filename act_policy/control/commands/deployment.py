@@ -1,6 +1,6 @@
 """Load a policy, connect a robot and bind the two, for every command that looks at a robot."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -32,6 +32,7 @@ SIMULATED = "simulated"
 class Deployment(NamedTuple):
     """A loaded policy, a connected robot, and what binds them.
 
+    rivals: further policies to compare with it.
     made: what the owner's function returned: the robot without what is around it here.
     say: prints lines without waiting for a reader.
     signals: those that end the command.
@@ -45,10 +46,16 @@ class Deployment(NamedTuple):
     say: Callable[[str], None]
     signals: EndingSignals
     board: BoardWriter | None
+    rivals: Sequence[InferenceProcess] = ()
 
     def executor(self) -> AsynchronousExecutor:
         """Make the executor that turns chunks into actions."""
         return AsynchronousExecutor(self.inference, self.contract.space, self.contract.config)
+
+    def each(self) -> list["Deployment"]:
+        """Deploy each policy alone, on the same robot."""
+        every = (self.inference, *self.rivals)
+        return [self._replace(inference=inference, rivals=()) for inference in every]
 
     def watch(self) -> CameraWatch:
         """Make the watch over the cameras."""
@@ -73,7 +80,7 @@ class Deployment(NamedTuple):
 
 @contextmanager
 def deploy(
-    policy: str,
+    policies: Sequence[str],
     robot: str,
     config: str | None,
     say: Callable[[str], None],
@@ -83,7 +90,7 @@ def deploy(
     """Load the policy in its process, connect the robot, and undo both at the end.
 
     Args:
-        policy: FILE.onnx or ws://HOST:PORT.
+        policies: FILE.onnx or ws://HOST:PORT; of several none is named on the page.
         robot: MODULE:FUNCTION, or `simulated`.
         config: the owner's file; without one the limits come from the demonstrations.
         say: prints lines.
@@ -95,10 +102,13 @@ def deploy(
     """
     robot_config = RobotConfig() if config is None else read_config(config)
     with ExitStack() as stack:
-        inference = InferenceProcess(partial(open_torch_free, policy, robot_config.timing.threads))
-        stack.callback(inference.close)
-        schema = inference.schema
-        ranges = DemonstratedRanges.from_statistics(schema, inference.statistics)
+        opened = []
+        for policy in policies:
+            open_policy = partial(open_torch_free, policy, robot_config.timing.threads)
+            opened.append(InferenceProcess(open_policy))
+            stack.callback(opened[-1].close)
+        inference, *rivals = opened
+        schema, ranges = inference.schema, _demonstrated(policies, opened)
         contract = Contract(schema, ranges, robot_config)
         arm: Robot
         if robot == SIMULATED:  # it has the policy's names, unlike the owner's robot
@@ -116,12 +126,33 @@ def deploy(
             with asking_for_packages():
                 from act_policy.control.page.process import open_page, show_robot
                 from act_policy.control.page.robot_page import PageSubject
-            subject = PageSubject(policy, robot, contract, inference.chunk_length)
+            named = policies[0] if not rivals else f"one of {len(policies)}, which stays hidden"
+            subject = PageSubject(named, robot, contract, inference.chunk_length)
             board, address = stack.enter_context(open_page(page, subject))
             say(f"page: {address}")
-            arm, inference.on_answer = show_robot(arm, board, contract), board.show_answer
+            arm = show_robot(arm, board, contract)
+            if not rivals:  # a chunk's length and shape would tell whose it is
+                inference.on_answer = board.show_answer
         stack.enter_context(_connected(arm, f"robot {robot}", signals))
-        yield Deployment(inference, arm, contract, made, say, signals, board)
+        yield Deployment(inference, arm, contract, made, say, signals, board, rivals)
+
+
+def _demonstrated(
+    policies: Sequence[str], opened: Sequence[InferenceProcess]
+) -> DemonstratedRanges:
+    """Return the ranges of all policies' demonstrations; UserError unless the schemas agree."""
+    first, *others = opened
+    ranges = DemonstratedRanges.from_statistics(first.schema, first.statistics)
+    for policy, other in zip(policies[1:], others, strict=True):
+        if differences := first.schema.differences(other.schema):
+            raise UserError(
+                f"policies {policies[0]} (here) and {policy} (there) are not for the same robot: "
+                f"{'; '.join(differences)}"
+            )
+        ranges = ranges.including(
+            DemonstratedRanges.from_statistics(other.schema, other.statistics)
+        )
+    return ranges
 
 
 @contextmanager

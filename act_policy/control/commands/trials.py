@@ -1,7 +1,11 @@
-"""Try a policy in episodes that a person judges, and keep the success rate and the films."""
+"""Try a policy in episodes that a person judges, and keep the success rate and the films.
+
+Several policies are compared: from the same initial states, blindly, until it is decided.
+"""
 
 import argparse
 import hashlib
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -20,13 +24,26 @@ from act_policy.control.robots.robot import Reading, load_hook, read_robot
 from act_policy.control.trials.film import FilmMaker
 from act_policy.control.trials.report import FILMS, REPORT, write_report
 from act_policy.control.trials.results import RESULTS, TrialResults, read_or_begin
-from act_policy.control.trials.session import KEYS, TrialExecutor, TrialInput, TrialSession
+from act_policy.control.trials.session import (
+    KEYS,
+    STATE_KEY,
+    TrialExecutor,
+    TrialInput,
+    TrialSession,
+)
+from act_policy.control.trials.turns import BlindTurns, Turns
 from act_policy.errors import UserError, check_whole_number, writing
 from act_policy.intervals import wilson_interval
+from act_policy.judging.verdict import check_judging
+from act_policy.report.pieces import format_count
+from act_policy.report.verdicts import say_verdict
+
+UNDECIDED = 3
+"""Exit code of a comparison that cannot tell."""
 
 
 def trials_command(deployment: Deployment, options: argparse.Namespace, console: Console) -> int:
-    """Run the episodes that are missing, and return 0.
+    """Run the episodes that are missing, and return 0; 3 if a comparison ended undecided.
 
     The files are written after each episode, so that an interrupted series goes on by the same
     command.
@@ -37,24 +54,53 @@ def trials_command(deployment: Deployment, options: argparse.Namespace, console:
     check_whole_number("episodes", options.episodes, 1)
     if not 0 < options.seconds < float("inf"):
         raise UserError(f"seconds={options.seconds}: expected a positive number")
+    check_judging(options.margin, options.confidence)
     folder = Path(options.out)
     results = read_or_begin(folder, _describe_subject(options))
-    if len(results.episodes) >= options.episodes:
-        _finish(folder, results, deployment)
-        return 0
+    turns = _make_turns(options, results)
+    if turns.finished:
+        return _finish(folder, results, turns, deployment)
     with writing(f"out {folder}"):
         (folder / FILMS).mkdir(parents=True, exist_ok=True)
         for left in (folder / FILMS).glob(".*"):  # by a killed command
             left.unlink()
-    if problems := check(deployment, 1.0):
-        raise UserError(f"not started: {problems[0]}")
+    for each in deployment.each():
+        if problems := check(each, 1.0):
+            raise UserError(f"not started: {problems[0]}")
     start = _find_start(deployment, results)
+    code = 0
     try:
-        _run_episodes(deployment, options, console, results, folder, start)
+        _run_episodes(deployment, options, console, results, turns, folder, start)
     finally:
         with deployment.signals.finishing():
-            _finish(folder, results, deployment)
-    return 0
+            code = _finish(folder, results, turns, deployment)
+    return code
+
+
+def _make_turns(options: argparse.Namespace, results: TrialResults) -> Turns:
+    if len(options.policy) == 1:
+        return Turns(results, options.episodes)
+    return BlindTurns(
+        results, _name(options.policy), options.episodes, options.margin, options.confidence
+    )
+
+
+def _name(policies: Sequence[str]) -> list[str]:
+    """Name policies by their files, or in full where those are alike."""
+    stems = [Path(policy).stem if Path(policy).is_file() else policy for policy in policies]
+    names = stems if len(set(stems)) == len(stems) else list(policies)
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"policy: {', '.join(twice)} is there twice; compare different ones")
+    return names
+
+
+def _words_of(policies: Sequence[str]) -> list[str]:
+    """List the words by which an error would name a policy, the longest first."""
+    words = set()
+    for policy in policies:
+        words |= {policy, policy.partition("?")[0], Path(policy).name}
+        words |= {policy.partition("://")[2].partition("/")[0]} - {""}
+    return sorted(words, key=len, reverse=True)
 
 
 def _run_episodes(
@@ -62,10 +108,12 @@ def _run_episodes(
     options: argparse.Namespace,
     console: Console,
     results: TrialResults,
+    turns: Turns,
     folder: Path,
     start: np.ndarray,
 ) -> None:
     contract, say = deployment.contract, deployment.say
+    several = isinstance(turns, BlindTurns)
     with ExitStack() as stack:
         film = stack.enter_context(closing(FilmMaker(folder / FILMS)))
         log = stack.enter_context(LogFile(options.log, console.complain)) if options.log else None
@@ -73,18 +121,20 @@ def _run_episodes(
         def on_reading(reading: Reading) -> None:
             film.look(contract.frames(reading), reading.captured)
 
-        executor = TrialExecutor(deployment.executor())
-        operator = TrialInput(load_hook(options.stop, "stop") if options.stop else None)
+        hidden = _words_of(options.policy) if several else []
+        executor = TrialExecutor([each.executor() for each in deployment.each()], hidden)
+        stop = load_hook(options.stop, "stop") if options.stop else None
+        operator = TrialInput(stop, compares=several)
         loop = ControlLoop(
             ObservedRobot(deployment.robot, on_reading),
             contract,
             executor,
             EventLog(partial(tell, deployment, log)),
         )
-        say(f"ready; enter: go, space or any other key: stop, {KEYS}, q: end")
+        keys = f"{KEYS}, {STATE_KEY}" if several else KEYS
+        say(f"ready; enter: go, space or any other key: stop, {keys}, q: end")
         session = TrialSession(
-            loop, executor, operator, results, film, options.episodes, options.seconds, folder,
-            start, say,
+            loop, executor, operator, results, film, turns, options.seconds, folder, start, say,
         )  # fmt: skip
         deployment.describe(session.describe)
         with operator.listening():
@@ -92,11 +142,13 @@ def _run_episodes(
         say(f"ended by {operator.ended}; {punctuality}")
 
 
-def _finish(folder: Path, results: TrialResults, deployment: Deployment) -> None:
-    """Write the report, and say what came out."""
+def _finish(folder: Path, results: TrialResults, turns: Turns, deployment: Deployment) -> int:
+    """Write the report, and say what came out; return the command's exit code."""
     if not (n := len(results.episodes)):
         deployment.say("no episode was judged")
-        return
+        return 0
+    if isinstance(turns, BlindTurns):
+        return _finish_comparison(folder, results, turns, deployment)
     write_report(folder, results)
     low, high = wilson_interval(results.successes, n)
     deployment.say(
@@ -104,6 +156,34 @@ def _finish(folder: Path, results: TrialResults, deployment: Deployment) -> None
         f"{low:.1%} to {high:.1%}), {results.discarded} discarded; see {folder / REPORT} and "
         f"{folder / RESULTS}"
     )
+    return 0
+
+
+def _finish_comparison(
+    folder: Path, results: TrialResults, turns: BlindTurns, deployment: Deployment
+) -> int:
+    """Say which policy is better once the trials are over, and until then nothing."""
+    say, where = deployment.say, f"see {folder / REPORT} and {folder / RESULTS}"
+    if not turns.finished:
+        write_report(folder, results)
+        say(
+            f"{format_count(len(results.episodes), 'episode')} judged; the same command goes on, "
+            f"and says at the end which policy ran in which; {where}"
+        )
+        return 0
+    comparison = turns.compare()
+    results.write(folder, comparison)
+    write_report(folder, results, turns)
+    for policy in comparison["policies"]:
+        low, high = policy["interval"]
+        say(
+            f"{policy['name']}: {policy['successes']} of {policy['episodes']} successful: "
+            f"{policy['success_rate']:.1%} (95% interval {low:.1%} to {high:.1%})"
+        )
+    for verdict in comparison["verdicts"]:
+        say(say_verdict(verdict, turns.margin))
+    say(f"{results.discarded} discarded; {where}")
+    return 0 if comparison["decided"] else UNDECIDED
 
 
 def _find_start(deployment: Deployment, results: TrialResults) -> np.ndarray:
@@ -121,8 +201,14 @@ def _find_start(deployment: Deployment, results: TrialResults) -> np.ndarray:
 
 def _describe_subject(options: argparse.Namespace) -> dict[str, Any]:
     """What is tried, and how; trials of anything else are not continued."""
+    policies = [_identify(policy) for policy in options.policy]
+    several = {
+        "policy": policies,
+        "margin": options.margin,
+        "confidence": options.confidence,
+    }
     return {
-        "policy": _identify(options.policy),
+        **({"policy": policies[0]} if len(policies) == 1 else several),
         "robot": options.robot,
         "config": _identify(options.config),
         "seconds": options.seconds,

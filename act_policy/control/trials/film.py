@@ -65,7 +65,7 @@ class FilmMaker:
         self._waiting.put_nowait(("keep", name, None))
 
     def drop(self, name: str) -> None:
-        """Throw away what was taken for it."""
+        """Throw away what was taken for it, and the film if it was made already."""
         self._waiting.put_nowait(("drop", name, None))
 
     def close(self) -> None:
@@ -96,6 +96,8 @@ class FilmMaker:
                     if process.is_alive():
                         process.kill()
             raw.unlink(missing_ok=True)
+            if what == "drop" and name:
+                (self._folder / name).unlink(missing_ok=True)
 
 
 def _side_by_side(images: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Episodes one after the other: return to the start, reset the scene, run, judge.
 
-    RESET ──enter──▶ RUN ──time, stop, fault, or judged at once──▶ JUDGE ──y, n, r──▶ RETURN
+    RESET ──enter──▶ RUN ──time, stop, fault, or judged at once──▶ JUDGE ──y, n, r, b──▶ RETURN
       ▲                                                                                 │
       └────────────────────────── at the start pose ◀───────────────────────────────────┘
 
@@ -8,24 +8,27 @@ The arm moves only through the loop: every motion begins with the soft start, an
 faults count in each phase. After a stop or a fault on the way to the start, enter goes on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 
 import numpy as np
 
 from act_policy.control.chunks.asynchronous import AsynchronousExecutor, Proposal
+from act_policy.control.chunks.policy import PolicyError
 from act_policy.control.loop import ControlLoop
 from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.control.safety.supervisor import Mode
 from act_policy.control.trials.film import FilmMaker
 from act_policy.control.trials.results import TrialEpisode, TrialResults
+from act_policy.control.trials.turns import Turns
 from act_policy.types import Observation
 
 SETTLE_SECONDS = 0.5
 """At the start pose, before the arm rests there."""
 
 KEYS = "y: success, n: failure, r: discard and repeat"
+STATE_KEY = "b: discard every run from this initial state, which cannot be set up again"
 
 
 class Phase(Enum):
@@ -34,52 +37,71 @@ class Phase(Enum):
     RETURN = "returning to the start pose"
     RESET = "reset the scene, then press enter"
     RUN = "the policy runs"
-    JUDGE = f"judge: {KEYS}"
+    JUDGE = "judge"
 
 
 class TrialExecutor:
     """An Executor of the loop that proposes the start pose, or what the policy says.
 
     target: the start pose (a,), NaN where nothing measures it; None lets the policy propose.
+    playing: number of the policy that proposes.
+
+    Args:
+        policies: one or more.
+        hidden: words that would tell which policy runs; errors are shown without them.
     """
 
-    def __init__(self, policy: AsynchronousExecutor):
-        self._policy = policy
-        self.max_age = policy.max_age
+    def __init__(self, policies: Sequence[AsynchronousExecutor], hidden: Sequence[str] = ()):
+        self._policies, self._hidden = policies, hidden
+        self.max_age = max(policy.max_age for policy in policies)  # each has its own as well
         self.target: np.ndarray | None = None
-        self._last: np.ndarray | None = None  # action of the policy
+        self.playing = 0
+        self._last: np.ndarray | None = None  # action of a policy
 
     def reset(self) -> None:
-        """Forget all chunks of the policy."""
-        self._policy.reset()
+        """Forget all chunks of the policies."""
+        for policy in self._policies:
+            policy.reset()
 
     def observe(self, observation: Observation[np.ndarray], captured: float, now: float) -> None:
         """Show the policy what the robot sees, while it runs."""
         if self.target is None:
-            self._policy.observe(observation, captured, now)
+            self._policies[self.playing].observe(observation, captured, now)
 
     def action(self, now: float) -> Proposal | None:
         """The action for this moment; raises PolicyError."""
         if self.target is not None:
             last = self.target if self._last is None else self._last
             return Proposal(np.where(np.isfinite(self.target), self.target, last), 0.0)
-        proposal = self._policy.action(now)
+        try:
+            proposal = self._policies[self.playing].action(now)
+        except PolicyError as error:
+            said = str(error)
+            for word in self._hidden:
+                said = said.replace(word, "(hidden)")
+            raise PolicyError(said) from None
         if proposal is not None:
             self._last = proposal.action
         return proposal
 
 
 class TrialInput(OperatorInput):
-    """The operator's keys: y, n and r judge, everything else means what it means in a run."""
+    """The operator's keys: y, n and r judge, everything else means what it means in a run.
 
-    def __init__(self, stop_hook: Callable[[], bool] | None = None):
+    compares: whether b discards the runs of all policies from an initial state.
+    """
+
+    def __init__(self, stop_hook: Callable[[], bool] | None = None, compares: bool = False):
         super().__init__(stop_hook)
         self.phase = Phase.RESET
+        self._compares = compares
         self._verdict = ""
 
     def key(self, character: str) -> None:
         """A key was pressed."""
-        if character in ("y", "n", "r") and self.phase in (Phase.RUN, Phase.JUDGE):
+        judging = self.phase in (Phase.RUN, Phase.JUDGE)
+        discards = character == "b" and self._compares and (judging or self.phase is Phase.RESET)
+        if discards or (character in ("y", "n", "r") and judging):
             self._verdict = character
             if self.phase is Phase.RUN:
                 self.stop(f"key {character}")
@@ -101,7 +123,7 @@ class TrialSession:
 
     Args:
         loop: whose executor is `executor`; it has not ticked yet.
-        episodes: how many are judged in all.
+        turns: whose turn it is.
         seconds: of an episode.
         folder: of trials.json.
         start: the start pose (a,).
@@ -115,7 +137,7 @@ class TrialSession:
         operator: TrialInput,
         results: TrialResults,
         film: FilmMaker,
-        episodes: int,
+        turns: Turns,
         seconds: float,
         folder: Path,
         start: np.ndarray,
@@ -123,7 +145,7 @@ class TrialSession:
     ):
         self._loop, self._executor, self._operator = loop, executor, operator
         self._results, self._film = results, film
-        self._episodes, self._seconds, self._folder = episodes, seconds, folder
+        self._turns, self._seconds, self._folder = turns, seconds, folder
         self._start, self._say = start, say
         self.phase = Phase.RETURN
         self._began: float | None = None  # the policy's first action, or the rest at the start
@@ -134,11 +156,13 @@ class TrialSession:
     @property
     def finished(self) -> bool:
         """Whether all episodes are judged."""
-        return len(self._results.episodes) >= self._episodes
+        return self._turns.finished
 
     def describe(self) -> tuple[str, str]:
         """The phase, and what the arm does."""
-        done = f"episode {len(self._results.episodes) + 1} of {self._episodes}: {self.phase.value}"
+        keys = f"{KEYS}, {STATE_KEY}" if self._turns.state is not None else KEYS
+        asked = f": {keys}" if self.phase is Phase.JUDGE else ""
+        done = f"{self._turns.describe()}: {self.phase.value}{asked}"
         supervisor = self._loop.supervisor
         return done, f"{supervisor.mode.value}; {supervisor.reason}".rstrip("; ")
 
@@ -148,8 +172,12 @@ class TrialSession:
         self._moved |= self._loop.supervisor.moving
         if self.phase is Phase.RETURN:
             self._watch_return(now, mode)
-        elif self.phase is Phase.RESET and self._moved:
-            self._enter(Phase.RUN)
+        elif self.phase is Phase.RESET:
+            if self._moved:
+                self._enter(Phase.RUN)
+            elif self._operator.verdict():
+                self._discard_state()
+                self._enter(Phase.RESET)
         elif self.phase is Phase.RUN:
             self._watch_run(now, mode)
         elif verdict := self._operator.verdict():
@@ -183,20 +211,23 @@ class TrialSession:
 
     def _judge(self, verdict: str) -> None:
         name = self._film_name
-        if verdict == "r":
+        if verdict in ("r", "b"):
             self._results.discarded += 1
             self._film.drop(name)
-            self._say("discarded; the episode is repeated")
+            if verdict == "r":
+                self._say("discarded; the episode is repeated")
+            else:
+                self._discard_state()
         else:
             self._film.keep(name)
             episode = TrialEpisode(
-                self._number, verdict == "y", round(self._ran, 2), self._ended_by, name
-            )
-            self._results.episodes.append(episode)
-            n = len(self._results.episodes)
+                self._number, verdict == "y", round(self._ran, 2), self._ended_by, name,
+                self._turns.state,
+            )  # fmt: skip
+            self._turns.keep(episode)
             self._say(
                 f"episode {episode.episode}: {'success' if episode.success else 'failure'}; "
-                f"{self._results.successes} of {n}"
+                f"{self._turns.describe_standing()}"
             )
         self._results.write(self._folder)
         if self.finished:
@@ -204,7 +235,17 @@ class TrialSession:
         else:
             self._enter(Phase.RETURN)
 
+    def _discard_state(self) -> None:
+        """Discard what was judged from the present initial state."""
+        for episode in self._turns.drop_state():
+            self._film.drop(episode.film)
+        self._results.write(self._folder)
+        self._say("discarded; all run again from another initial state")
+
     def _enter(self, phase: Phase) -> None:
+        if phase in (Phase.RETURN, Phase.RESET):
+            self._turns.choose()
+            self._executor.playing = self._turns.policy
         self.phase = self._operator.phase = phase
         self._moved, self._began = False, None
         self._executor.target = self._start if phase is Phase.RETURN else None

@@ -16,6 +16,7 @@ from act_policy.control.trials.film import FilmMaker
 from act_policy.control.trials.report import write_report
 from act_policy.control.trials.results import TrialEpisode, TrialResults, read_or_begin
 from act_policy.control.trials.session import Phase, TrialExecutor, TrialInput, TrialSession
+from act_policy.control.trials.turns import Turns
 from act_policy.types import Observation
 from tests.browser import headings, image_widths, opened
 from tests.control.loop_for_tests import CHUNK_LENGTH, RANGES, SCHEMA, Bench
@@ -40,7 +41,7 @@ class Trials:
         self.film = FilmMaker(folder / "films")
         contract = Contract(SCHEMA, RANGES, self.bench.config)
         policy = AsynchronousExecutor(self.bench.inference, contract.space, self.bench.config)
-        executor, self.operator = TrialExecutor(policy), TrialInput()
+        executor, self.operator = TrialExecutor([policy]), TrialInput()
         robot = ObservedRobot(
             self.bench.arm, lambda reading: self.film.look(reading.images, reading.captured)
         )
@@ -49,8 +50,8 @@ class Trials:
         self.said: list[str] = []
         start = np.array([START["shoulder"], START["gripper"], 0.0])
         self.session = TrialSession(
-            self.loop, executor, self.operator, self.results, self.film, episodes, 1.0, folder,
-            start, self.said.append,
+            self.loop, executor, self.operator, self.results, self.film,
+            Turns(self.results, episodes), 1.0, folder, start, self.said.append,
         )  # fmt: skip
 
     def run(self, ticks: int) -> list[dict[str, float]]:
