@@ -1,5 +1,7 @@
 """policies= as it is typed, the names that tell them apart, and the exit code."""
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from act_policy.cli import compare as command
 from act_policy.cli.entry import configuration
 from act_policy.evaluation import compare as comparison
 from act_policy.sim import rendering
+from tests.paths import ROOT
 
 SOURCE = {"cameras": None, "image_size": None, "heads": None, "schema": None}
 
@@ -94,3 +97,22 @@ def test_the_exit_code_says_whether_it_is_decided(
     assert (out, settings.margin, settings.seed) == (tmp_path, 0.1, 1000)
     says = "a is better than b: after 40" if decided else "about 12 more would probably do"
     assert says in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("verdict", "passes"),
+    [("a_better", False), ("b_better", True), ("no_difference", True), ("undecided", False)],
+)
+def test_the_documented_gate_refuses_what_is_worse_and_what_may_be(
+    verdict: str, passes: bool, tmp_path: Path
+) -> None:
+    documented = (ROOT / "docs" / "evaluation.md").read_text().splitlines()
+    [gate] = [line for line in documented if line.startswith("act-policy compare")]
+    (tmp_path / "gate").mkdir()
+    (tmp_path / "gate" / "comparison.json").write_text(f'{{"verdict": "{verdict}"}}')
+    program = tmp_path / "act-policy"
+    program.write_text(f"#!/bin/sh\nexit {command.UNDECIDED if verdict == 'undecided' else 0}\n")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    ended = subprocess.run(["bash", "-ec", gate], cwd=tmp_path, env=environment, check=False)
+    assert (ended.returncode == 0) is passes
