@@ -1,6 +1,7 @@
 """The kind of each dimension of the action, and the limits within which a command may move it."""
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ STEP_OF_RANGE = 0.5
 APPROACH_RANGES_PER_SECOND = 0.1
 SMALLEST_RANGE = 1e-2  # a joint that never moved still gets a limit that noise does not touch
 SMALLEST_SCALE = 0.1  # of the widest range in the same unit
+_NOT_ARRAYS = {"name", "kind", "measured", "source", "spread", "usual"}
 
 
 class LimitSources(NamedTuple):
@@ -43,6 +45,8 @@ class ActionSpace:
     measured: index into the state, -1 where nothing measures the dimension.
     scale: what counts as a large movement: the demonstrated range; of a joint that hardly moved, a
         tenth of the widest range in its unit.
+    awaited: bool, positions for which the soft start waits. One that hardly moved may, by limits
+        derived from that, be too slow to get inside its range in time: it creeps there meanwhile.
     odd_low, odd_high: no policy that works asks for more (`safety.odd_action`).
     wrap_low, period: of angles that wrap; period is infinite for all others.
     park: where a hold goes; NaN where it stays.
@@ -60,6 +64,7 @@ class ActionSpace:
     approach_speed: np.ndarray
     start_distance: np.ndarray
     scale: np.ndarray
+    awaited: np.ndarray
     odd_low: np.ndarray
     odd_high: np.ndarray
     wrap_low: np.ndarray
@@ -137,20 +142,44 @@ def build_action_space(
     scale = np.maximum([d["spread"] for d in dimensions], SMALLEST_SCALE * widest)
     usual_low, usual_high = np.array([d["usual"] for d in dimensions], np.float64).T
     odd = config.safety.odd_action * scale
+    max_speed = np.array([d["max_speed"] for d in dimensions], np.float64)
+    place = np.array([kind in ("position", "switch") for kind in kinds])
+    far = config.safety.start_outside * scale  # from its range, where a start is allowed
     return ActionSpace(
         names=schema.action_names,
         units=units,
         kinds=kinds,
         scale=scale,
+        awaited=place & ~(far > max_speed * config.safety.approach_time),
+        approach_speed=_approach_speeds(dimensions, scale, config),
         odd_low=usual_low - odd,
         odd_high=usual_high + odd,
         measured=np.array([d["measured"] for d in dimensions]),
         sources=tuple(d["source"] for d in dimensions),
         **{
             field: np.array([d[field] for d in dimensions], np.float64)
-            for field in dimensions[0].keys() - {"kind", "measured", "source", "spread", "usual"}
+            for field in dimensions[0].keys() - _NOT_ARRAYS
         },
     )
+
+
+def _approach_speeds(
+    dimensions: Sequence[Mapping[str, Any]], scale: np.ndarray, config: RobotConfig
+) -> np.ndarray:
+    """The owner's, or a tenth of the demonstrated range per second.
+
+    A joint that hardly moved is as fast as its scale and a known maximum allow.
+    """
+    speeds = []
+    for dimension, large in zip(dimensions, scale, strict=True):
+        given = config.joints.get(dimension["name"], JointConfig()).approach_speed
+        usual = APPROACH_RANGES_PER_SECOND * dimension["spread"]
+        most = min(
+            APPROACH_RANGES_PER_SECOND * large,
+            dimension["max_speed"] * APPROACH_RANGES_PER_SECOND / RANGES_PER_SECOND,
+        )
+        speeds.append(given or max(usual, most))
+    return np.array(speeds, np.float64)
 
 
 def _dimension(
@@ -222,10 +251,10 @@ def _dimension(
     given = tuple(field for field in limits if getattr(joint, field) is not None)
     rest = tuple(f for f, limit in limits.items() if f not in given and np.isfinite(limit))
     return {
+        "name": name,
         "kind": kind,
         "measured": place if position else -1,
         **limits,
-        "approach_speed": joint.approach_speed or APPROACH_RANGES_PER_SECOND * spread,
         "start_distance": config.safety.start_distance * spread,
         "wrap_low": wraps[0] if wraps else 0.0,
         "period": wraps[1] - wraps[0] if wraps else np.inf,

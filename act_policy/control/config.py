@@ -70,11 +70,11 @@ class SafetyConfig:
     approach_time: how long the soft start may take.
     hold_time: how long a hold lasts before `release`; None holds until the operator ends it.
     start_outside: how far outside the demonstrated range a joint may be at the start, as a
-        fraction of the range.
+        fraction of its scale (see `ActionSpace.scale`).
     start_distance: how far from the arm the first target may be without a soft start, as a
         fraction of the demonstrated range.
     leap_distance: how much further than max_speed allows a joint may be measured than one
-        observation before, as a fraction of its scale (see `ActionSpace.scale`).
+        observation before, as a fraction of its scale.
     tracking_error: how far the places where the arm was during the last tracking_time may differ
         from those it was sent to, as a fraction of the joint's scale; see `MotionWatch`.
     tracking_time: how long the arm may not follow; 0 does not check.

@@ -176,6 +176,7 @@ class ControlLoop:
         try:
             observation = self._contract.observation(reading, look=self._watch.looks)
             captured = float(reading.captured)
+            image_times = self._contract.image_times(reading)
         except UserError as error:
             self._blind(now, "observation", str(error))
             return None
@@ -183,7 +184,9 @@ class ControlLoop:
             self._blind(now, "robot", f"the robot's observation failed: {error!r}")
             return None
         answered = now if clock is None else clock()
-        if doubt := doubt_captured(captured, now, answered, self._safety.max_image_age):
+        if doubt := doubt_captured(
+            captured, image_times, now, answered, self._safety.max_image_age
+        ):
             self._blind(now, "observation", doubt)
             return None
         before, seconds = self._state, max(captured - self._captured, self._step)
@@ -274,7 +277,8 @@ class ControlLoop:
         if self._moved and observation is not None and command is not None:
             if recorder.own_size:
                 observation = observation._replace(images=self._contract.frames(self._reading))
-            recorder.add(observation, command, self._operator_acts, self._captured)
+            times = list(self._contract.image_times(self._reading).values())
+            recorder.add(observation, command, self._operator_acts, self._captured, times)
 
 
 def run(

@@ -100,8 +100,12 @@ class DemonstrationDataset(Protocol):
         """Return float32 (T, a) in the schema's units; values may not be finite."""
 
     def timestamps(self, episode: int) -> np.ndarray | None:
-        """Return float64 (T,), each step's time of recording in s; None if the files lack it."""
+        """Return float64 (T,), the moment that each step shows in s; None if the files lack it."""
         return None
+
+    def image_times(self, episode: int) -> dict[str, np.ndarray]:
+        """Camera -> when its images were taken, float64 (T,); empty if the files lack it."""
+        return {}
 
     def vector(self, episode: int, name: str) -> np.ndarray:
         """Return one of `vector_names`, float32 (T, n), read from the file; raises UserError."""

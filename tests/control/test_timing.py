@@ -137,6 +137,21 @@ def test_a_moment_of_capture_that_cannot_be_is_a_fault(shift: float) -> None:
     assert kinds(bench)[-1] == "start refused"
 
 
+def test_the_age_of_each_camera_is_its_own() -> None:
+    bench = Bench(rolling)
+    bench.start(10)
+    observe = bench.arm.get_observation
+    age = {"front": 0.2}
+    bench.arm.get_observation = lambda: observe()._replace(  # type: ignore[method-assign]
+        image_times={name: bench.clock.now - old for name, old in age.items()}
+    )
+    assert bench.run(5)[-1]["base"] == pytest.approx(0.3)
+    age["wrist"] = 0.35
+    assert bench.run(2)[-1]["base"] == 0
+    assert kinds(bench)[-1] == "observation"
+    assert "camera wrist's image was taken 0.35 s ago" in bench.supervisor.reason
+
+
 def test_images_that_were_taken_during_the_call_are_not_of_the_future() -> None:
     bench = Bench(rolling)
     bench.arm.get_observation = slow_down(bench, 0.03)  # type: ignore[method-assign]

@@ -20,6 +20,8 @@ from act_policy.images.levels import frame_levels
 from act_policy.types import Observation
 
 PREDICTIONS = 5
+START_CHECK_TIME = 1.2
+"""Seconds before a run: enough for the looks that tell how often a camera sends a new image."""
 
 
 def check_command(deployment: Deployment, options: argparse.Namespace) -> int:
@@ -46,12 +48,13 @@ def check(deployment: Deployment, seconds: float) -> list[str]:
         UserError: the robot lacks something that the policy needs; nothing else can be checked.
     """
     contract, schema = deployment.contract, deployment.contract.schema
-    watch = deployment.watch()
+    watch = deployment.watch(seconds)
     looked: list[float] = []
+    reading: Reading | None = None
     image_faults: dict[str, ImageFault] = {}  # the first of each kind and camera
     reader = RobotReader(deployment.robot, contract.config.safety.failed_reads)
     pacer = Pacer(1 / schema.rate)
-    while len(looked) < 3 or time.monotonic() - pacer.begun < seconds:
+    while reading is None or len(looked) < 3 or time.monotonic() - pacer.begun < seconds:
         looked.append(time.monotonic())
         if (seen := reader.read()) is None:
             pacer.wait()

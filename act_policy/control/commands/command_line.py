@@ -11,7 +11,7 @@ from act_policy.control.commands.deployment import asking_for_packages, deploy
 from act_policy.control.commands.ending import Ended, EndingSignals
 from act_policy.control.commands.lines import Console
 from act_policy.control.commands.recover import recover_command
-from act_policy.control.commands.run import KEYS, run_command
+from act_policy.control.commands.run import KEYS, finish_recording, run_command
 from act_policy.control.commands.serve import add_options, serve_command
 from act_policy.control.commands.shadow import shadow_command
 from act_policy.errors import UserError
@@ -64,7 +64,9 @@ def _run(options: argparse.Namespace, console: Console, signals: EndingSignals) 
             with asking_for_packages():
                 from act_policy.control.commands.trials import trials_command
             return trials_command(deployment, options, console)
-        return run_command(deployment, options, console)
+        code = run_command(deployment, options, console)
+    finish_recording(options, console.say)  # for minutes perhaps: the robot is let go before
+    return code
 
 
 def _user_errors(error: BaseException | None) -> list[UserError]:
@@ -162,6 +164,12 @@ def _parser(program: str) -> argparse.ArgumentParser:
             sub.add_argument(
                 "--record", type=in_home, help="folder to keep the run in as demonstrations"
             )
+            sub.add_argument(
+                "--record-format",
+                choices=("hdf5", "lerobot"),
+                default="hdf5",
+                help="a file per episode, or a LeRobotDataset v3.0 in a new folder",
+            )
             sub.add_argument("--task", default="", help="the task in words, kept with them")
             sub.add_argument(
                 "--own-size", action="store_true", help="keep images as the cameras took them"
@@ -170,7 +178,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
             sub.add_argument("--stop", help="MODULE:FUNCTION, asked at every tick; True stops")
     sentence = "serve a policy to robots on other machines"
     add_options(commands.add_parser("serve", help=sentence, description=sentence))
-    sentence = "make episodes of what a killed run recorded (the next run does it too)"
+    sentence = "make episodes of what a killed run recorded"
     sub = commands.add_parser("recover", help=sentence, description=sentence)
     sub.add_argument(
         "folder", type=in_home, help="the folder of recordings that was given to --record"

@@ -1,5 +1,6 @@
 """Load a policy, connect a robot and bind the two, for every command that looks at a robot."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -27,6 +28,7 @@ from act_policy.control.safety.camera_watch import CameraWatch, doubt_captured
 from act_policy.errors import UserError
 
 SIMULATED = "simulated"
+MOST_OF_IT, SHORTEST_WATCH = 0.8, 0.5  # share of the seconds of a check; seconds
 
 
 class Deployment(NamedTuple):
@@ -57,14 +59,28 @@ class Deployment(NamedTuple):
         every = (self.inference, *self.rivals)
         return [self._replace(inference=inference, rivals=()) for inference in every]
 
-    def watch(self) -> CameraWatch:
-        """Make the watch over the cameras."""
-        return CameraWatch(self.contract.ranges, self.contract.config.safety)
+    def watch(self, seconds: float = math.inf) -> CameraWatch:
+        """Make the watch over the cameras.
+
+        Args:
+            seconds: for which it looks; it finds what lasts for most of them, since nothing moves
+                meanwhile that could not wait longer.
+        """
+        safety, most = self.contract.config.safety, max(MOST_OF_IT * seconds, SHORTEST_WATCH)
+        return CameraWatch(
+            self.contract.ranges,
+            replace(
+                safety,
+                odd_image_time=min(safety.odd_image_time, most),
+                frozen_camera_time=min(safety.frozen_camera_time, most),
+            ),
+        )
 
     def doubt_captured(self, reading: Reading, began: float, ended: float) -> str:
-        """Say why a reading's moment of capture cannot be; "" if it can."""
+        """Say why a reading's moments of capture cannot be; "" if they can."""
         longest = self.contract.config.safety.max_image_age
-        return doubt_captured(float(reading.captured), began, ended, longest)
+        times = self.contract.image_times(reading)
+        return doubt_captured(float(reading.captured), times, began, ended, longest)
 
     def load_release(self, spec: str | None) -> Callable[[], None] | None:
         """The owner's hook that lets the arm go, bound to the robot that their function made."""

@@ -2,12 +2,21 @@
 
 from collections.abc import Callable, Sequence
 
-from act_policy.control.recording.lerobot import write_lerobot
+from act_policy.control.recording.lerobot import finish, is_unfinished, write_lerobot
 from act_policy.control.recording.recording import Recorded, recover
+from act_policy.errors import UserError
 
 
 def recover_command(folder: str, lerobot: str | None, say: Callable[[str], None]) -> int:
-    """Recover a folder of recordings, print the episodes and return 0."""
+    """Recover a folder of recordings, print the episodes and return 0.
+
+    A run that was to be a LeRobotDataset becomes one in its own folder.
+    """
+    if is_unfinished(folder):
+        if lerobot is not None:
+            raise UserError(f"{folder}: becomes a LeRobotDataset itself; leave lerobot out")
+        finish_lerobot(folder, say)
+        return 0
     recovered = recover(folder)
     say_recorded(recovered, "recovered", say)
     if not recovered:
@@ -15,6 +24,13 @@ def recover_command(folder: str, lerobot: str | None, say: Callable[[str], None]
     if lerobot is not None:
         say(write_lerobot(folder, lerobot))
     return 0
+
+
+def finish_lerobot(folder: str, say: Callable[[str], None]) -> None:
+    """Write what a run recorded as a LeRobotDataset, and say so; raises UserError."""
+    recovered, said = finish(folder)
+    say_recorded(recovered, "recovered", say)
+    say(said)
 
 
 def say_recorded(episodes: Sequence[Recorded], how: str, say: Callable[[str], None]) -> None:

@@ -1,18 +1,20 @@
 """Let a policy move the arm until the operator ends it."""
 
 import argparse
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from act_policy.control.commands.check import check
+from act_policy.control.commands.check import START_CHECK_TIME, check
 from act_policy.control.commands.deployment import Deployment, open_device
 from act_policy.control.commands.lines import Console, LineWriter, LogFile
-from act_policy.control.commands.recover import say_recorded
+from act_policy.control.commands.recover import finish_lerobot, say_recorded
 from act_policy.control.events import Event, EventLog
 from act_policy.control.loop import ControlLoop, run
+from act_policy.control.recording import lerobot
 from act_policy.control.recording.recording import EpisodeRecorder
 from act_policy.control.robots.robot import load_hook, read_robot
 from act_policy.control.safety.operator_input import OperatorInput
@@ -33,13 +35,13 @@ def run_command(deployment: Deployment, options: argparse.Namespace, console: Co
             f"--release {options.release} is called after safety.hold_time, which the config does "
             "not give; add it, or leave --release out"
         )
-    if problems := check(deployment, 1.0):
+    if problems := check(deployment, START_CHECK_TIME):
         raise UserError(f"not started: {problems[0]}")
     say = deployment.say
     with ExitStack() as stack:
         log = stack.enter_context(LogFile(options.log, console.complain)) if options.log else None
         events = EventLog(partial(tell, deployment, log))
-        recorder = _open_recorder(deployment, options) if options.record else None
+        recorder = _open_recorder(deployment, options, stack) if options.record else None
         operator = OperatorInput(load_hook(options.stop, "stop") if options.stop else None)
         loop = ControlLoop(
             deployment.robot,
@@ -72,6 +74,20 @@ def run_command(deployment: Deployment, options: argparse.Namespace, console: Co
         return 1
 
 
+def finish_recording(options: argparse.Namespace, say: Callable[[str], None]) -> None:
+    """Write a recorded run as a LeRobotDataset, if it is to be one; nothing moves any more.
+
+    Raises:
+        UserError: the disk is full; `recover` goes on.
+    """
+    if options.record and options.record_format == "lerobot":
+        say(
+            f"writing {options.record} as a LeRobotDataset; if it is interrupted, "
+            f"`python -m act_policy.control recover {options.record}` goes on"
+        )
+        finish_lerobot(options.record, say)
+
+
 def tell(deployment: Deployment, log: LineWriter | None, event: Event) -> None:
     """Pass an event on to a person, a log and a page."""
     if log is not None:
@@ -81,7 +97,9 @@ def tell(deployment: Deployment, log: LineWriter | None, event: Event) -> None:
         deployment.board.add_event(event.kind, event.detail)
 
 
-def _open_recorder(deployment: Deployment, options: argparse.Namespace) -> EpisodeRecorder:
+def _open_recorder(
+    deployment: Deployment, options: argparse.Namespace, stack: ExitStack
+) -> EpisodeRecorder:
     contract, schema = deployment.contract, deployment.contract.schema
     if contract.rate < schema.rate:
         raise UserError(
@@ -93,6 +111,14 @@ def _open_recorder(deployment: Deployment, options: argparse.Namespace) -> Episo
         taken = contract.frames(read_robot(deployment.robot))
         cameras = [Camera(name, *np.shape(image)[:2]) for name, image in taken.items()]
         schema = replace(schema, cameras=tuple(cameras))
-    recorder = EpisodeRecorder(options.record, schema, about, options.task, options.own_size)
+    folder = options.record
+    if options.record_format == "lerobot":
+        folder = stack.enter_context(lerobot.begin(folder))
+    elif lerobot.is_unfinished(folder):
+        raise UserError(
+            f"record {folder}: is to be a LeRobotDataset, and is not finished; run `python -m "
+            f"act_policy.control recover {folder}`, and record into another folder"
+        )
+    recorder = EpisodeRecorder(folder, schema, about, options.task, options.own_size)
     say_recorded(recorder.recovered, "recovered", deployment.say)
     return recorder

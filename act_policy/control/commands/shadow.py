@@ -14,7 +14,7 @@ import numpy as np
 
 from act_policy.control.chunks.asynchronous import Proposal
 from act_policy.control.chunks.policy import PolicyError
-from act_policy.control.commands.check import check
+from act_policy.control.commands.check import START_CHECK_TIME, check
 from act_policy.control.commands.deployment import Deployment, open_device
 from act_policy.control.commands.lines import Console, LogFile
 from act_policy.control.commands.run import KEYS, tell
@@ -138,7 +138,7 @@ def shadow_command(deployment: Deployment, options: argparse.Namespace, console:
     """
     if options.drive and (options.operator is None or options.release is not None):
         raise UserError("drive: the operator's device drives the arm; give operator, not release")
-    if options.drive and (problems := check(deployment, 1.0)):
+    if options.drive and (problems := check(deployment, START_CHECK_TIME)):
         raise UserError(f"not started: {problems[0]}")
     release = deployment.load_release(options.release)
     operator, path, say = OperatorInput(), options.log or "shadow.jsonl", deployment.say

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -24,7 +24,7 @@ from act_policy.system.locks import create_locked
 from act_policy.types import Observation, Schema
 
 SUFFIX = ".journal"
-VERSION = 2
+VERSION = 3
 MOST_BYTES = 2 * 1024**3
 """Of a journal; a longer stretch goes on in another, since an episode is put together in memory."""
 
@@ -33,6 +33,9 @@ MOST_WAITING = 512 * 1024**2
 
 SYNC_TIME = 1.0
 """Seconds between two syncs: a power cut loses what came since; a killed process loses nothing."""
+
+
+_VECTORS = ("state", "action", "operator", "captured", "image_times")
 
 
 class JournalWriter:
@@ -76,10 +79,12 @@ class JournalWriter:
         action: np.ndarray,
         operator: bool,
         captured: float,
+        image_times: Sequence[float] | None = None,
     ) -> None:
         """Hand over one step: what was seen and when, what was sent, whether a person acted.
 
-        Nothing happens once there is a `problem`.
+        Nothing happens once there is a `problem`. `image_times` are those of the schema's cameras,
+        by default `captured`.
         """
         if self.problem:
             return
@@ -95,6 +100,7 @@ class JournalWriter:
             record[f"image_{i}"][0] = image
         record["state"], record["action"] = observation.state, action
         record["operator"], record["captured"] = operator, captured
+        record["image_times"] = captured if image_times is None else image_times
         try:
             self._waiting.put_nowait((self._begins, record))
         except queue.Full:
@@ -166,7 +172,8 @@ class JournalWriter:
 class Journal(NamedTuple):
     """The content of a journal; arrays are views of the file, (T, ...) each.
 
-    captured: when the images were taken, in seconds of the loop's clock.
+    captured: the moment that a step shows, in seconds of the loop's clock.
+    image_times: when the image of each camera was taken, (T, cameras).
     ended: the kind of event that ended the stretch; "" if it is not known.
     """
 
@@ -179,6 +186,7 @@ class Journal(NamedTuple):
     action: np.ndarray
     operator: np.ndarray
     captured: np.ndarray
+    image_times: np.ndarray
 
 
 def read_journal(path: Path) -> Journal | None:
@@ -215,7 +223,7 @@ def read_journal(path: Path) -> Journal | None:
         return None
     images = {name: records[f"image_{i}"] for i, name in enumerate(schema.camera_names)}
     ended = "" if len(records) < count else _read_end(path, len(head) + count * kind.itemsize)
-    vectors = (records[name] for name in ("state", "action", "operator", "captured"))
+    vectors = (records[name] for name in _VECTORS)
     return Journal(schema, config, instruction, ended, images, *vectors)
 
 
@@ -249,6 +257,7 @@ def _record(schema: Schema) -> np.dtype[Any]:
             ("action", "<f4", (schema.action_size,)),
             ("operator", "?"),
             ("captured", "<f8"),
+            ("image_times", "<f8", (len(schema.cameras),)),
             ("checksum", "<u4"),
         ]
     )

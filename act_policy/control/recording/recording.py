@@ -104,7 +104,7 @@ def _to_episode(path: Path) -> Recorded | None:
                 images=images,
                 **{
                     name: getattr(journal, name)[rows]
-                    for name in ("state", "action", "operator", "captured")
+                    for name in ("state", "action", "operator", "captured", "image_times")
                 },
             )
         target = path.with_suffix(".hdf5")
@@ -121,11 +121,20 @@ def _to_episode(path: Path) -> Recorded | None:
                 operator=journal.operator,
                 instruction=journal.instruction,
                 timestamps=journal.captured - journal.captured[0],
+                image_times=_image_times(journal),
                 ended=journal.ended,
             )
         path.unlink()
         moved = int((np.diff(rows) == 0).sum() + np.maximum(np.diff(rows) - 1, 0).sum())
         return Recorded(target, len(journal.state), moved)
+
+
+def _image_times(journal: Journal) -> dict[str, np.ndarray]:
+    """Camera -> when its images were taken, on the scale of the steps; empty if nobody knew."""
+    if (journal.image_times == journal.captured[:, None]).all():
+        return {}
+    times = (journal.image_times - journal.captured[0]).T
+    return dict(zip(journal.schema.camera_names, times, strict=True))
 
 
 def steps_at_rate(captured: np.ndarray, rate: float) -> np.ndarray:

@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from act_policy.control.action_space import SMALLEST_RANGE, build_action_space, kind_of
+from act_policy.control.action_space import (
+    SMALLEST_RANGE,
+    ActionSpace,
+    build_action_space,
+    kind_of,
+)
 from act_policy.control.config import JointConfig, RobotConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.doubts import find_doubts, guess_unit
@@ -39,6 +44,7 @@ class Contract:
             schema, ranges = _with_measured_joints(schema, ranges, config)
         self.schema, self.ranges, self.config = schema, ranges, config
         self.space = build_action_space(schema, ranges, config)
+        self._state_scale = _state_scale(ranges, self.space)
         self.doubts = find_doubts(schema, ranges, config)
         self.rate = config.timing.motor_rate or schema.rate  # commands per second
         self._ignored = set(config.ignore)
@@ -74,6 +80,11 @@ class Contract:
     def frames(self, reading: Reading) -> dict[str, np.ndarray]:
         """The images of a robot's reading, as they are, under the policy's names."""
         return {n: reading.images[r] for n, r in self._cameras.items() if r in reading.images}
+
+    def image_times(self, reading: Reading) -> dict[str, float]:
+        """When each camera's image was taken, under the policy's names."""
+        times, usual = reading.image_times, reading.captured
+        return {name: float(times.get(robots, usual)) for name, robots in self._cameras.items()}
 
     def command(self, action: np.ndarray) -> dict[str, float]:
         """Name a command (a,) as the robot does."""
@@ -114,7 +125,7 @@ class Contract:
     def pose_outside(self, state: np.ndarray) -> list[str]:
         """Describe each joint too far outside the demonstrated range (`safety.start_outside`)."""
         schema, low, high = self.schema, self.ranges.state_low, self.ranges.state_high
-        margin = self.config.safety.start_outside * np.maximum(high - low, SMALLEST_RANGE)
+        margin = self.config.safety.start_outside * self._state_scale
         outside = (state < low - margin) | (state > high + margin)  # never where these are NaN
         return [
             f"{schema.state_names[i]} is at {state[i]:.4g} {schema.state_units[i]}, demonstrated "
@@ -159,6 +170,17 @@ class _BoundImages(Mapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self._schema.cameras)
+
+
+def _state_scale(ranges: DemonstratedRanges, space: ActionSpace) -> np.ndarray:
+    """What counts as a large movement of each joint (s,): where it is commanded, of the command.
+
+    An angle that wraps is measured by its own range, since its scale is the whole turn.
+    """
+    scale: np.ndarray = np.maximum(ranges.state_high - ranges.state_low, SMALLEST_RANGE)
+    moved = np.flatnonzero((space.measured >= 0) & ~np.isfinite(space.period))
+    np.maximum.at(scale, space.measured[moved], space.scale[moved])
+    return scale
 
 
 def _with_measured_joints(

@@ -5,6 +5,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
@@ -18,14 +20,17 @@ ResultT = TypeVar("ResultT")
 class Reading(NamedTuple):
     """The values of a robot's sensors, under its own names.
 
-    captured: when the images were taken, in seconds of the loop's clock (`time.monotonic`).
+    captured: the moment that the reading shows, in seconds of the loop's clock (`time.monotonic`).
     images: camera -> uint8 (h, w, 3) RGB.
     joints: every measured value.
+    image_times: camera -> when its image was taken, by the same clock; where a robot does not know
+        it of a camera, `captured` counts.
     """
 
     captured: float
     images: Mapping[str, np.ndarray]
     joints: Mapping[str, float]
+    image_times: Mapping[str, float] = MappingProxyType({})
 
 
 @runtime_checkable
@@ -48,9 +53,9 @@ class Robot(Protocol):
 class LeRobotRobot:
     """Any object with the methods of LeRobot's `Robot`, as a Robot: SO-100, SO-101, Koch, ...
 
-    LeRobot's names stay: a joint is `shoulder_pan.pos`, a camera is `front`. It does not say when
-    images were taken, so the moment before the call counts: with cameras that hand out their
-    latest frame the images may be one frame older.
+    LeRobot's names stay: a joint is `shoulder_pan.pos`, a camera is `front`. Its cameras note when
+    they took their latest frame, in later versions; where they do not, the moment before the call
+    counts, and images may be one frame older.
 
     Args:
         robot: has connect, get_observation, send_action, disconnect, observation_features and
@@ -71,10 +76,12 @@ class LeRobotRobot:
 
     def get_observation(self) -> Reading:
         """Split LeRobot's flat dictionary into images and joints."""
-        captured = self._clock()
+        captured, shift = self._clock(), self._clock() - time.perf_counter()  # LeRobot's clock
         images: dict[str, np.ndarray] = {}
         joints: dict[str, float] = {}
+        frames = _latest_frames(self.robot)  # a camera's thread may take another one meanwhile
         observation = self.robot.get_observation()
+        frames += _latest_frames(self.robot)
         for name, feature in self.robot.observation_features.items():
             if name not in observation:
                 raise UserError(
@@ -85,7 +92,12 @@ class LeRobotRobot:
                 images[name] = np.asarray(observation[name])
             else:
                 joints[name] = float(observation[name])
-        return Reading(captured, images, joints)
+        times = {
+            name: moment + shift
+            for name, frame, moment in frames
+            if frame is observation.get(name)  # else nobody knows of which frame that was
+        }
+        return Reading(captured, images, joints, times)
 
     def send_action(self, action: Mapping[str, float]) -> Mapping[str, float] | None:
         """Pass a command on; return what LeRobot sent, which its own limits may have changed."""
@@ -94,6 +106,23 @@ class LeRobotRobot:
     def disconnect(self) -> None:
         """Disconnect; most of LeRobot's arms then go limp, see docs/robot.md."""
         self.robot.disconnect()
+
+
+def _latest_frames(robot: Any) -> list[tuple[str, Any, float]]:
+    """Each camera's latest frame and when it was taken, where LeRobot's cameras note it.
+
+    Source: huggingface/lerobot, `lerobot/cameras`: `latest_frame`, which RealSense cameras call
+    `latest_color_frame`, and `latest_timestamp`, set together under `frame_lock`.
+    """
+    found = []
+    cameras = getattr(robot, "cameras", None)
+    for name, camera in cameras.items() if isinstance(cameras, Mapping) else ():
+        with getattr(camera, "frame_lock", None) or nullcontext():
+            moment = getattr(camera, "latest_timestamp", None)
+            frame = getattr(camera, "latest_frame", getattr(camera, "latest_color_frame", None))
+        if isinstance(moment, float) and frame is not None:
+            found.append((name, frame, moment))
+    return found
 
 
 def call_owner(what: str, function: Callable[..., ResultT], *arguments: Any) -> ResultT:

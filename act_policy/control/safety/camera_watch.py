@@ -194,20 +194,25 @@ def _fits(found: FrameLevels, levels: ImageLevels) -> bool:
     )
 
 
-def doubt_captured(captured: float, began: float, ended: float, longest: float) -> str:
-    """Say why the robot's moment of capture cannot be; "" if it can.
+def doubt_captured(
+    captured: float, image_times: Mapping[str, float], began: float, ended: float, longest: float
+) -> str:
+    """Say why a robot's moments of capture cannot be; "" if they can.
 
     Args:
-        captured: as the robot says.
+        captured: of the reading, as the robot says.
+        image_times: of each camera's image.
         began: when the robot was asked.
         ended: when it had answered.
         longest: seconds that images may be old (`safety.max_image_age`).
     """
-    if began - longest <= captured <= ended + _CLOCK_ERROR:  # NaN is refused too
-        return ""
-    age = ended - captured
-    when = f"{age:.2f} s ago" if not age < 0 else f"{-age:.2f} s in the future"
-    return (
-        f"the robot says that its images were taken {when}; expected at most {longest:.2f} s ago "
-        "(safety.max_image_age), and the loop's clock (time.monotonic)"
-    )
+    of_cameras = ((f"camera {name}'s image was", moment) for name, moment in image_times.items())
+    for what, moment in (("its images were", captured), *of_cameras):
+        if not began - longest <= moment <= ended + _CLOCK_ERROR:  # NaN is refused too
+            age = ended - moment
+            when = f"{age:.2f} s ago" if not age < 0 else f"{-age:.2f} s in the future"
+            return (
+                f"the robot says that {what} taken {when}; expected at most {longest:.2f} s ago "
+                "(safety.max_image_age), and the loop's clock (time.monotonic)"
+            )
+    return ""

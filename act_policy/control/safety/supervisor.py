@@ -252,7 +252,7 @@ class Supervisor:
         if self._target is None and proposal is not None:
             goal = np.clip(proposal.action, space.low, space.high)
             away = np.abs(space.difference(goal, here))
-            if not (away > space.start_distance)[space.positions].any():
+            if not (away > space.start_distance)[space.awaited].any():
                 self.mode, self._since = Mode.RUNNING, now
                 self._events.add(now, "running", "the first target is reached")
                 return proposal.action
@@ -271,7 +271,7 @@ class Supervisor:
         most = space.approach_speed * self._seconds
         change = np.nan_to_num(space.difference(target, here))
         step = np.where(np.isfinite(here), here + np.clip(change, -most, most), target)
-        arrived = bool((np.abs(change) <= most)[space.positions].all())
+        arrived = bool((np.abs(change) <= most)[space.awaited].all())
         return np.where(space.positions, step, 0.0), arrived
 
     def _hold(self, now: float, position: np.ndarray) -> np.ndarray | None:

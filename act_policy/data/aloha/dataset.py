@@ -160,8 +160,12 @@ class AlohaHDF5Dataset(DemonstrationDataset):
             return np.ones((len(about.state), 1), np.float32)
         return read_vector(about.path, about.vectors[name])
 
+    def image_times(self, episode: int) -> dict[str, np.ndarray]:
+        """Camera -> when its images were taken; empty if the file does not say it."""
+        return self._files[episode].image_times
+
     def timestamps(self, episode: int) -> np.ndarray | None:
-        """Return float64 (T,), when the images were taken; None if the files do not say it."""
+        """Return float64 (T,), the moment that each step shows; None if the files do not say it."""
         return self._files[episode].timestamps
 
     def vector_dimensions(self, name: str) -> VectorDimensions:

@@ -17,8 +17,10 @@
       /compress_len                 float32 (n, T), lengths of the JPEGs; not needed to read them
       /operator                     bool (T,), ours: where a person acted during a policy's run; the
                                     vector "operator"
-      /timestamps                   float64 (T,), ours: when the images were taken, in seconds since
-                                    the first
+      /timestamps                   float64 (T,), ours: the moment that each step shows, in seconds
+                                    since the first
+      /image_times/{camera}         float64 (T,), ours: when its images were taken, on the scale of
+                                    /timestamps; only of robots that know it
 
 What is not read is named in `left_out`. `ReaderConfig.features` says where the state, the action
 and cameras are in files of another layout.
@@ -75,6 +77,7 @@ class EpisodeFile(NamedTuple):
     instruction: str
     ended: str  # kind of event; "" if unknown
     timestamps: np.ndarray | None  # float64 (T,)
+    image_times: dict[str, np.ndarray]  # camera -> float64 (T,); empty if unknown
     is_act_plus_plus: bool  # compressed by its script
     unusable: dict[str, str]  # camera -> why
     left_out: dict[str, str]  # where in the file -> why; "" for what is no image
@@ -118,9 +121,10 @@ def read_episode(path: Path, reader: ReaderConfig = DEFAULT_READER) -> EpisodeFi
             }
             if OPERATOR in file and file[OPERATOR].shape == (steps,):
                 vectors[OPERATOR] = VectorField(OPERATOR, 1)
-            times = file.get("timestamps")
+            times, image_times = file.get("timestamps"), arrays_below(file.get("image_times") or {})
             read = {places.state, places.action, *(v.field for v in vectors.values()), *_KNOWN}
             read |= {places.images[name] for name in cameras}
+            read |= {f"image_times/{name}" for name, _ in image_times}
             why = {places.images[name]: reason for name, reason in unusable.items()}
             stored = file.attrs.get("schema")
             seed, success = file.attrs.get("seed"), file.attrs.get("success")
@@ -137,6 +141,11 @@ def read_episode(path: Path, reader: ReaderConfig = DEFAULT_READER) -> EpisodeFi
                 instruction=str(file.attrs.get("instruction", "")),
                 ended=str(file.attrs.get("ended", "")),
                 timestamps=_timestamps(times, steps),
+                image_times={
+                    name: found
+                    for name, data in image_times
+                    if (found := _timestamps(data, steps)) is not None
+                },
                 is_act_plus_plus=bool(file.attrs.get("compress")) or "compress_len" in file,
                 unusable=unusable,
                 left_out={p: why.get(p, "") for p, _ in arrays_below(file) if p not in read},
@@ -237,6 +246,7 @@ def write_episode(
     instruction: str = "",
     operator: np.ndarray | None = None,
     timestamps: np.ndarray | None = None,
+    image_times: Mapping[str, np.ndarray] | None = None,
     ended: str = "",
 ) -> None:
     """Write one episode so that the file is always either whole or absent, see `atomic_file`.
@@ -255,7 +265,8 @@ def write_episode(
         vectors: further observed vectors, such as "effort": name -> (T, n).
         instruction: the task given to the operator.
         operator: bool (T,), the steps in which a person acted instead of a policy.
-        timestamps: (T,), when the images were taken, in seconds since the first.
+        timestamps: (T,), the moment that each step shows, in seconds since the first.
+        image_times: camera -> (T,), when its images were taken, on the same scale.
         ended: the kind of event that ended a policy's run.
 
     Raises:
@@ -300,6 +311,8 @@ def write_episode(
             hdf5["operator"] = np.asarray(operator, bool)
         if timestamps is not None:
             hdf5["timestamps"] = np.asarray(timestamps, np.float64)
+        for name, moments in (image_times or {}).items():
+            hdf5[f"image_times/{name}"] = np.asarray(moments, np.float64)
     try:
         with atomic_file(path) as file:
             file.write(content.getbuffer())

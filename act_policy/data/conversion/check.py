@@ -43,9 +43,14 @@ def check_episode(
         ("instruction", written.episodes[here].instruction, source.episodes[there].instruction),
         ("seed", written.episodes[here].seed, source.episodes[there].seed),
         ("outcome", written.episodes[here].outcome, source.episodes[there].outcome),
+        ("ended", written.episodes[here].ended, source.episodes[there].ended),
     ):
         if mine != theirs:
             raise UserError(f"{where}: {field} is {mine!r}, in its source {theirs!r}")
+    times, kept_times = source.image_times(there), written.image_times(here)
+    for camera in times.keys() & kept_times.keys():
+        name = f"times of camera {camera}"
+        _check_equal(where, name, kept_times[camera][:, None], times[camera][:, None])
     last = int(source.lengths[there]) - 1
     for camera in source.schema.camera_names:
         for step in sorted({0, last // 2, last}):

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,12 +35,13 @@ from act_policy.data.lerobot.staging import (
 from act_policy.data.lerobot.writer import assemble
 from act_policy.data.open import CONVERSION_FILE
 from act_policy.data.reader_config import STATE, ReaderConfig
-from act_policy.data.video.writer import check_encoder
+from act_policy.data.video.writer import ENCODERS, check_encoder
 from act_policy.errors import UserError, check_choice, writing
 from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
 from act_policy.system.foreign_files import is_foreign
 from act_policy.system.locks import try_lock
 from act_policy.system.processes import run_jobs, usable_cores
+from act_policy.types import Schema
 
 FORMATS = ("lerobot_v3", "aloha_hdf5")
 STAGING_FOLDER = ".unfinished"
@@ -125,6 +126,16 @@ def convert(
     return _summary(source, out, kept)
 
 
+def config_for(schema: Schema) -> LeRobotWriterConfig:
+    """Settings that work on this machine: videos, or PNG where the cameras' sizes allow none."""
+    for codec in ENCODERS:
+        with suppress(UserError):
+            for camera in schema.cameras:
+                check_encoder(codec, camera.height, camera.width)
+            return LeRobotWriterConfig(codec=codec)
+    return LeRobotWriterConfig(images="png")
+
+
 def _instruct(source: DemonstrationDataset, instruction: str) -> DemonstrationDataset:
     """Copy the source so that episodes without an instruction have this one."""
     changed = copy.copy(source)
@@ -177,7 +188,7 @@ def _claim(out: Path, plan: dict[str, Any]) -> Iterator[dict[str, str] | None]:
             )
         if before.get("finished"):
             left_out = before.get("left_out", {})
-    elif out.exists() and (found := sorted(filter(_is_of_others, os.listdir(out)))):
+    elif out.exists() and (found := sorted(_found_of_others(out, Path(plan["source"])))):
         raise UserError(
             f"{out}: holds something else ({', '.join(found[:5])}); give a new or empty folder"
         )
@@ -190,13 +201,15 @@ def _claim(out: Path, plan: dict[str, Any]) -> Iterator[dict[str, str] | None]:
         yield left_out
 
 
-def _is_of_others(name: str) -> bool:
-    """Return False for the only file that a conversion killed at its first step leaves.
+def _found_of_others(out: Path, source: Path) -> Iterator[str]:
+    """Yield what is in a folder, except what a conversion killed at its first step leaves.
 
-    Nor does it hold for what another system leaves in every folder.
+    Nor is the source a reason to refuse the folder, or what another system leaves in every one.
     """
-    own = name.startswith(f".{CONVERSION_FILE}.") and name.endswith(PARTIAL_SUFFIX)
-    return not own and not is_foreign(name)
+    for name in os.listdir(out):
+        own = name.startswith(f".{CONVERSION_FILE}.") and name.endswith(PARTIAL_SUFFIX)
+        if not own and not is_foreign(name) and (out / name).resolve() != source:
+            yield name
 
 
 def _write_plan(out: Path, plan: dict[str, Any]) -> None:
@@ -242,7 +255,8 @@ def _stage_one(job: Conversion, episode: int, alive: Callable[[], None]) -> None
     """Stage one episode: the parts of a LeRobotDataset, or an HDF5 file."""
     about = job.source.episodes[episode]
     known = StagedEpisode(
-        episode, about.length, [about.instruction], {}, {}, about.seed, about.outcome
+        *(episode, about.length, [about.instruction], {}, {}, about.seed, about.outcome),
+        ended=about.ended,
     )
     with writing(f"{job.out}: {about.name}", f". {FREE_SPACE}"):
         try:
@@ -284,6 +298,7 @@ def _write_hdf5(
         vectors=vectors,
         instruction=about.instruction,
         timestamps=source.timestamps(episode),
+        image_times=source.image_times(episode),
         ended=about.ended,
     )
 

@@ -28,6 +28,7 @@ from act_policy.data.dataset import (
 from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError, Wanted
 from act_policy.data.lerobot.cameras import channels_of
 from act_policy.data.lerobot.metadata import (
+    CAPTURE_TIME,
     COUNTERS,
     EpisodeEntry,
     in_same_video,
@@ -103,7 +104,10 @@ class LeRobotDataset(DemonstrationDataset):
         self.episode_errors = dict(sorted(errors.by_episode.items()))
         self.entries: list[EpisodeEntry] = [e for e in self.metadata.episodes if e.number in kept]
         self.episodes: Sequence[Episode] = [
-            Episode(names[e.number], e.number, e.length, e.data, e.instruction, e.seed, e.outcome)
+            Episode(
+                *(names[e.number], e.number, e.length, e.data, e.instruction, e.seed, e.outcome),
+                ended=e.ended,
+            )
             for e in self.entries
         ]
         self.lengths = lengths_of(self.episodes)
@@ -116,7 +120,8 @@ class LeRobotDataset(DemonstrationDataset):
         self._vector_keys = vector_keys(self.metadata, self.keys)
         self.vector_names = tuple(self._vector_keys)
         read = {self.keys.state, self.keys.action, *COUNTERS}
-        read |= {*self.camera_keys.values(), *self._vector_keys.values()}
+        read |= {*self.camera_keys.values(), *self._vector_keys.values(), CAPTURE_TIME}
+        read |= {f"{CAPTURE_TIME}.{camera}" for camera in self.camera_keys}
         self.left_out = {k: unused.get(k, "") for k in self.metadata.features if k not in read}
         self.left_out |= {
             f"{key} (alpha channel)": ""
@@ -137,8 +142,18 @@ class LeRobotDataset(DemonstrationDataset):
         return self._rows[episode].action
 
     def timestamps(self, episode: int) -> np.ndarray | None:
-        """Return the column `timestamp`, float64 (T,), in seconds."""
+        """Return the column `capture_time`, or else `timestamp`, float64 (T,), in seconds."""
         return self._rows[episode].timestamps.astype(np.float64)
+
+    def image_times(self, episode: int) -> dict[str, np.ndarray]:
+        """Return the columns `capture_time.CAMERA`."""
+        keys = {camera: f"{CAPTURE_TIME}.{camera}" for camera in self.camera_keys}
+        keys = {camera: key for camera, key in keys.items() if key in self.metadata.features}
+        if not keys:
+            return {}
+        table = read_columns(self.episodes[episode].file, list(keys.values()))
+        part = table.slice(self._rows[episode].first, self.lengths[episode])
+        return {c: part.column(key).to_numpy().astype(np.float64) for c, key in keys.items()}
 
     def vector(self, episode: int, name: str) -> np.ndarray:
         """Return the feature `observation.{name}`, float32 (T, n)."""

@@ -25,6 +25,10 @@ MOST_BUFFERED = {"v2.0": 1, "v2.1": 1, "v3.0": 10}
 """Episodes that info.json may be ahead of the other metadata when a recorder is killed."""
 COUNTERS = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 """Columns that every LeRobotDataset has: float32 seconds, then int64."""
+CAPTURE_TIME = "capture_time"
+"""Column of our writer, float64: the true moment that a step shows, in seconds since the first,
+while `timestamp` is even. `capture_time.CAMERA` is when its image was taken, where that is known.
+No name of LeRobot's begins so, and its policies take neither for an input."""
 
 
 class Feature(NamedTuple):
@@ -64,7 +68,7 @@ class EpisodeEntry(NamedTuple):
     first_index: number of its first step, counted through all episodes; None where episodes
         before it are missing and v2 does not store it.
     videos: by feature key.
-    seed, outcome: only where our writer stored them.
+    seed, outcome, ended: only where our writer stored them.
     """
 
     number: int
@@ -75,6 +79,7 @@ class EpisodeEntry(NamedTuple):
     videos: dict[str, VideoPart]
     seed: int | None = None
     outcome: bool | None = None
+    ended: str = ""
 
     @property
     def instruction(self) -> str:
@@ -316,7 +321,10 @@ def _episodes_v30(
         data = info.fill("data_path", chunk_index=chunk, file_index=file)
         tasks, seed, outcome = tuple(map(str, row["tasks"])), row.get("seed"), row.get("success")
         episodes.append(
-            EpisodeEntry(index, length, first_index, tasks, data, videos, seed, outcome)
+            EpisodeEntry(
+                *(index, length, first_index, tasks, data, videos, seed, outcome),
+                ended=row.get("ended") or "",
+            )
         )
         first_index += length
     for key in keys:
@@ -331,7 +339,9 @@ def _episode_rows(path: Path, keys: list[str]) -> list[dict[str, Any]]:
         *(f"videos/{key}/{field}" for key in keys for field in _PLACE_OF_VIDEO),
     ]
     with open_parquet(path) as file:
-        optional = [name for name in ("seed", "success") if name in file.schema_arrow.names]
+        optional = [
+            name for name in ("seed", "success", "ended") if name in file.schema_arrow.names
+        ]
     rows: list[dict[str, Any]] = read_columns(path, columns + optional).to_pylist()
     for row in rows:
         for column in columns:

@@ -13,6 +13,7 @@ from PIL import Image
 from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError
 from act_policy.data.lerobot.cameras import DEEP_MODES
 from act_policy.data.lerobot.metadata import (
+    CAPTURE_TIME,
     EpisodeEntry,
     Feature,
     Metadata,
@@ -25,7 +26,7 @@ from act_policy.errors import UserError
 
 
 class EpisodeRows(NamedTuple):
-    """State, action and time (s) of one episode, and its first row in its file."""
+    """State, action and true time (s) of one episode, and its first row in its file."""
 
     state: np.ndarray
     action: np.ndarray
@@ -43,10 +44,11 @@ def read_rows(
     for entry in metadata.episodes:
         files.setdefault(entry.data, []).append(entry)
     counters = ["episode_index", "frame_index", "index", "timestamp"]
+    times = CAPTURE_TIME if CAPTURE_TIME in metadata.features else "timestamp"
     known = {entry.number for entry in metadata.episodes}
     for path, group in files.items():
         try:
-            table = read_columns(path, [*wanted, *counters])
+            table = read_columns(path, list(dict.fromkeys([*wanted, *counters, times])))
         except UnfinishedError as error:
             for entry in group:
                 errors.add(entry.number, error)
@@ -55,7 +57,7 @@ def read_rows(
         state = np.empty((len(action), 0), np.float32)
         if keys.state is not None:
             state = _matrix(path, table, keys.state, metadata.features[keys.state])
-        columns = {name: _numbers(path, name, table.column(name)) for name in counters}
+        columns = {name: _numbers(path, name, table.column(name)) for name in (*counters, times)}
         rows_of = _runs(path, columns["episode_index"])
         for entry in group:
             rows = rows_of.pop(entry.number, slice(0, 0))
@@ -64,9 +66,7 @@ def read_rows(
                 _check_rows(path, entry, part, metadata)
             except UserError as error:
                 errors.add(entry.number, error)
-            found[entry.number] = EpisodeRows(
-                state[rows], action[rows], part["timestamp"], rows.start
-            )
+            found[entry.number] = EpisodeRows(state[rows], action[rows], part[times], rows.start)
         if misplaced := [index for index in rows_of if index in known]:
             raise UserError(
                 f"{path}: holds rows of episode {min(misplaced)}, which the metadata do not "

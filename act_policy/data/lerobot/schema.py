@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from act_policy.data.lerobot.cameras import sort_cameras
-from act_policy.data.lerobot.metadata import COUNTERS, Feature, Metadata
+from act_policy.data.lerobot.metadata import CAPTURE_TIME, COUNTERS, Feature, Metadata
 from act_policy.data.reader_config import ACTION, STATE, ReaderConfig
 from act_policy.data.schemas import check_described, choose_cameras, read_schema, suggest_features
 from act_policy.errors import UserError
@@ -135,7 +135,7 @@ def _vectors(features: dict[str, Feature]) -> list[str]:
         if feature.is_vector
         and feature.dtype.startswith("float")
         and key not in (*COUNTERS, ACTION_KEY)
-        and not key.startswith("next.")
+        and not key.startswith(("next.", CAPTURE_TIME))
     ]
 
 

@@ -1,5 +1,6 @@
 """The parts of a LeRobotDataset, taken from demonstrations of any format."""
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import pyarrow as pa
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.lerobot.dataset import LeRobotDataset
 from act_policy.data.lerobot.features import image_feature, read_tasks
-from act_policy.data.lerobot.metadata import COUNTERS
+from act_policy.data.lerobot.metadata import CAPTURE_TIME, COUNTERS
 from act_policy.data.lerobot.schema import is_camera
 from act_policy.data.video.writer import FrameRange
 from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY
@@ -57,6 +58,8 @@ class Parts:
             key: {"dtype": "float32", "shape": [len(names)], "names": list(names)}
             for key, names in named.items()
         }
+        for key in self._times(0):
+            features[key] = {"dtype": "float64", "shape": [1], "names": None}
         for key in COUNTERS:
             dtype = "float32" if key == "timestamp" else "int64"
             features[key] = {"dtype": dtype, "shape": [1], "names": None}
@@ -84,9 +87,25 @@ class Parts:
         columns = {name: _to_column(values) for name, values in vectors.items()}
         steps = np.arange(dataset.lengths[episode], dtype=np.int64)
         columns["timestamp"] = pa.array((steps / dataset.schema.rate).astype(np.float32))
+        columns |= {key: pa.array(times) for key, times in self._times(episode).items()}
         columns["frame_index"] = pa.array(steps)
         columns["task_index"] = self._count_task(episode)
         return pa.table(columns)
+
+    def _times(self, episode: int) -> dict[str, np.ndarray]:
+        """The columns of true times (T,) that every episode has."""
+        names = set.intersection(*(set(times) for times in self._every_time))
+        return {name: times for name, times in self._every_time[episode].items() if name in names}
+
+    @cached_property
+    def _every_time(self) -> list[dict[str, np.ndarray]]:
+        found = []
+        for episode in range(len(self.dataset.episodes)):
+            times = self.dataset.timestamps(episode)
+            known = {} if times is None else {CAPTURE_TIME: times}
+            images = self.dataset.image_times(episode)
+            found.append(known | {f"{CAPTURE_TIME}.{name}": each for name, each in images.items()})
+        return found
 
     def _count_task(self, episode: int) -> pa.Array:
         """Return the column `task_index` of an episode with one task."""

@@ -69,6 +69,7 @@ class StagedEpisode(NamedTuple):
     seed: int | None = None
     outcome: bool | None = None
     left_out: str = ""
+    ended: str = ""
 
 
 def staged_path(folder: Path, episode: int, end: str) -> Path:

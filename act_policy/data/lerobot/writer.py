@@ -189,6 +189,8 @@ def _write_metadata(
             row["seed"] = episode.seed
         if any(other.outcome is not None for other in episodes):
             row["success"] = episode.outcome
+        if any(other.ended for other in episodes):
+            row["ended"] = episode.ended
         row |= {f"stats/{k}/{name}": v for k, found in stats.items() for name, v in found.items()}
         rows.append(row)
     _write_episode_rows(folder, rows, config)

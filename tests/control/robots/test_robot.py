@@ -1,6 +1,8 @@
 """Robots of others: LeRobot's methods are enough; what is missing is said."""
 
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,41 @@ def test_lerobots_methods_and_names() -> None:
     follower.observation_features = {**Follower.observation_features, "wrist": (4, 6, 3)}
     with pytest.raises(UserError, match="its observation has no wrist"):
         robot.get_observation()
+
+
+class LatestFrame:
+    """As LeRobot 0.5's: a thread keeps the latest frame and when it was taken."""
+
+    def __init__(self, moment: float, key: str = "latest_frame"):
+        self.frame_lock = threading.Lock()
+        self.latest_timestamp = moment
+        self.key = key
+        setattr(self, key, np.full((4, 6, 3), 9, np.uint8))
+
+
+def test_each_camera_of_lerobots_says_when_its_image_was_taken() -> None:
+    clock, follower = Clock(), Follower()
+    here = time.perf_counter()  # LeRobot's clock, which need not be the loop's
+    cameras = {
+        "front": LatestFrame(here - 0.2),
+        "wrist": LatestFrame(here - 0.1, "latest_color_frame"),
+        "late": LatestFrame(here - 0.5),
+    }
+    follower.cameras = cameras  # type: ignore[attr-defined]
+    follower.observation_features = dict.fromkeys(cameras, (4, 6, 3))
+
+    def observe() -> dict[str, Any]:
+        seen = {name: getattr(camera, camera.key) for name, camera in cameras.items()}
+        cameras["wrist"].latest_timestamp = here  # two newer frames came meanwhile
+        cameras["wrist"].latest_color_frame = seen["wrist"].copy()
+        seen["late"] = seen["late"].copy()  # another version hands out copies
+        return seen
+
+    follower.get_observation = observe  # type: ignore[method-assign]
+    times = LeRobotRobot(follower, clock).get_observation().image_times
+    assert list(times) == ["front", "wrist"]
+    assert times["front"] == pytest.approx(clock.now - 0.2, abs=0.05)
+    assert times["wrist"] == pytest.approx(clock.now - 0.1, abs=0.05)
 
 
 def test_the_owners_function_is_found_beside_them(

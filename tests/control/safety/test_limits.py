@@ -216,21 +216,6 @@ def test_a_parking_place_outside_the_limits_is_refused() -> None:
             space_of(config_from_dict({"joints": joints}))
 
 
-def test_a_joint_that_hardly_moved_is_measured_by_the_others_of_its_unit() -> None:
-    schema = replace(
-        *(SCHEMA,),
-        state_names=("a.pos", "b.pos"),
-        state_units=("deg",) * 2,
-        action_names=("a.pos", "b.pos"),
-        action_units=("deg",) * 2,
-    )
-    ends = np.array([-50.0, 0.0]), np.array([50.0, 0.001])
-    ranges = DemonstratedRanges(*ends, *ends, images={})
-    space = build_action_space(schema, ranges, RobotConfig())
-    np.testing.assert_allclose(space.scale, [100, 10])
-    np.testing.assert_allclose(space.odd_high, [100, 5.001])
-
-
 def test_a_joint_unknown_to_the_policy_is_refused() -> None:
     with pytest.raises(UserError, match="joints elbow are none of the policy's actions"):
         space_of(config_from_dict({"joints": {"elbow": {"low": 0.0}}}))
