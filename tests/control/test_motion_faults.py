@@ -202,6 +202,19 @@ def test_commands_that_were_not_taken_are_not_counted_as_done() -> None:
     assert shoulders(bench.run(1)) == pytest.approx([before - 0.05])
 
 
+def test_a_hold_before_any_command_was_taken_stays_where_the_arm_was_started() -> None:
+    """Else the first command that the driver takes is wherever an encoder says, however far."""
+    bench = Bench()
+    bench.run(2)
+    working = bench.arm.send_action
+    bench.arm.send_action = _unplugged  # type: ignore[method-assign]
+    bench.start(2)
+    bench.arm.joints["shoulder"] = 0.9
+    bench.run(2)
+    bench.arm.send_action = working  # type: ignore[method-assign]
+    assert shoulders(bench.run(3)) == pytest.approx([0.2] * 3)
+
+
 def _unplugged(*arguments: Any) -> Any:
     raise OSError("unplugged")
 

@@ -64,7 +64,8 @@ class Supervisor:
         self._config, self._events = config, events
         self._seconds, self._max_age, self._release = seconds, max_age, release
         self._held = held
-        self._last = np.full(len(space.names), np.nan)  # command that the robot took
+        # the command that the robot took, or where it was measured when it was started
+        self._last = np.full(len(space.names), np.nan)
         self.by_policy = True  # a person may lead where the policy may not
         self._odd_since: float | None = None
         self._target: np.ndarray | None = None  # of the approach
@@ -80,7 +81,7 @@ class Supervisor:
 
     @property
     def last(self) -> np.ndarray:
-        """The last command that the robot took (a,); NaN where there is none."""
+        """The last command that the robot took (a,), at first where it was; NaN if unknown."""
         return self._last
 
     @property
@@ -160,19 +161,21 @@ class Supervisor:
         """
         if self.mode in (Mode.WAITING, Mode.RELEASED):
             return None
+        # once only: where no command is taken, a hold must not go wherever the arm is measured
+        self._last = np.where(np.isfinite(self._last), self._last, position)
         if proposal is not None and self.wants_policy:
             self._judge(now, proposal)
         if self.mode is Mode.RUNNING:
             self._starve(now, proposal is None)
         if self.mode is Mode.APPROACHING:
-            wanted = self._approach_target(now, proposal, position)
+            wanted = self._approach_target(now, proposal)
         elif self.mode is Mode.RUNNING:
-            wanted = self._rest(position) if proposal is None else proposal.action
+            wanted = self._rest() if proposal is None else proposal.action
         else:
-            wanted = self._hold(now, position)
+            wanted = self._hold(now)
         if wanted is None or not np.isfinite(wanted).all():
             return None
-        last = np.where(np.isfinite(self._last), self._last, position)
+        last = self._last
         if self.mode is not Mode.RUNNING or proposal is None:
             last = np.where(self.space.positions, last, 0.0)  # a motion ends at once
         if self.mode is Mode.HOLDING:  # a position that is held stays, whatever is measured
@@ -236,9 +239,7 @@ class Supervisor:
         self._target, self.replan, self._odd_since = None, True, None
         self.parking = False
 
-    def _approach_target(
-        self, now: float, proposal: Proposal | None, position: np.ndarray
-    ) -> np.ndarray | None:
+    def _approach_target(self, now: float, proposal: Proposal | None) -> np.ndarray | None:
         """One small step towards the first target; the target itself once it is close."""
         if now - self._since > self._config.approach_time:
             self.fault(
@@ -246,9 +247,9 @@ class Supervisor:
                 "approach",
                 f"the first target was not reached within {self._config.approach_time} s",
             )
-            return self._hold(now, position)
+            return self._hold(now)
         space = self.space
-        here = np.where(np.isfinite(self._last), self._last, position)
+        here = self._last
         if self._target is None and proposal is not None:
             goal = np.clip(proposal.action, space.low, space.high)
             away = np.abs(space.difference(goal, here))
@@ -259,7 +260,7 @@ class Supervisor:
             self._target = goal
             self._events.add(now, "approach", self._describe(goal, here))
         if self._target is None:
-            return self._rest(position)
+            return self._rest()
         step, arrived = self._towards(self._target, here)
         if arrived:
             self._target, self.replan = None, True
@@ -274,7 +275,7 @@ class Supervisor:
         arrived = bool((np.abs(change) <= most)[space.awaited].all())
         return np.where(space.positions, step, 0.0), arrived
 
-    def _hold(self, now: float, position: np.ndarray) -> np.ndarray | None:
+    def _hold(self, now: float) -> np.ndarray | None:
         """Return the command of a hold; past hold_time call the owner's hook, once."""
         limit = self._config.hold_time
         if limit is not None and self._release is not None and now - self._since > limit:
@@ -285,16 +286,15 @@ class Supervisor:
             except Exception as error:  # of the owner's hook
                 self._events.add(now, "release failed", repr(error))
             return None
-        rest = self._rest(position)
+        rest = self._rest()
         if not self.parking or not np.isfinite(rest).all():
             return rest
         park = self.space.park
         return self._towards(np.where(np.isfinite(park), park, rest), rest)[0]
 
-    def _rest(self, position: np.ndarray) -> np.ndarray:
+    def _rest(self) -> np.ndarray:
         """Positions stay at the last command, or where they are; motions are zero."""
-        here = np.where(np.isfinite(self._last), self._last, position)
-        return np.where(self.space.positions, here, 0.0)
+        return np.where(self.space.positions, self._last, 0.0)
 
     def _describe(self, goal: np.ndarray, here: np.ndarray) -> str:
         space = self.space

@@ -7,34 +7,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper
 
-from act_policy.types import Camera, Schema
+from tests.control.campaign.fake_policy import RATE
 from tests.paths import ROOT
-
-CHUNK_LENGTH = 60
-RATE = 30.0
-CAMERAS = (Camera("front", 96, 128), Camera("wrist", 96, 128))
-ARM = ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper")
-SO101_NAMES = tuple(f"{joint}.pos" for joint in ARM)
-LEKIWI_NAMES = (*(f"arm_{joint}.pos" for joint in ARM), "x.vel", "y.vel", "theta.vel")
-
-
-def schema_of(names: Sequence[str], units: Sequence[str], rate: float = RATE) -> Schema:
-    """A schema whose actions have the state's names."""
-    return Schema(CAMERAS, tuple(names), tuple(units), tuple(names), tuple(units), rate)
-
-
-SO101 = schema_of(SO101_NAMES, ("deg",) * 5 + ("%",))
-LEKIWI = schema_of(LEKIWI_NAMES, ("",) * 9)  # LeRobot's datasets have no units
 
 LIMITS = """
 [joints."{name}"]
@@ -45,63 +27,6 @@ max_step = 15
 approach_speed = 10
 """
 """The owner's limits for one joint; `LIMITS.format(name=...)`."""
-
-
-def write_sine_policy(path: Path, schema: Schema, amplitude: float = 20.0) -> Path:
-    """Every chunk is one period of a sine, whatever is seen: 2 s, up first.
-
-    The gripper swings about 50. A chunk that is asked for after half a period (`execute_steps` 30)
-    begins where the earlier one is.
-    """
-    size = schema.action_size
-    names = np.array(schema.action_names)
-    centre = np.where(np.char.endswith(names, "gripper.pos"), 50.0, 0.0)
-    reach = np.where(np.char.endswith(names, ".vel"), amplitude / 100, amplitude)
-    phase = 2 * np.pi * np.arange(CHUNK_LENGTH)[:, None] / CHUNK_LENGTH
-    chunk = centre + reach * np.sin(phase)
-    low, high = (centre - reach).tolist(), (centre + reach).tolist()
-    ends = {"min": low, "max": high, "mean": centre.tolist(), "std": (reach / 2).tolist()}
-    statistics: dict[str, Any] = {"state": ends, "action": ends, "environment_state": None}
-    metadata = {
-        "format_version": "1",
-        "schema": json.dumps(schema.to_dict()),
-        "chunk_length": str(CHUNK_LENGTH),
-        "statistics": json.dumps({**statistics, "step_count": 600, "std_floor": 0.01}),
-    }
-    images = [f"observation.images.{camera.name}" for camera in schema.cameras]
-    nodes = []
-    for i, image in enumerate(images):
-        nodes += [
-            helper.make_node("Cast", [image], [f"pixels{i}"], to=TensorProto.FLOAT),
-            helper.make_node("ReduceMean", [f"pixels{i}", "image_axes"], [f"m{i}"], keepdims=0),
-        ]
-    nodes += [
-        helper.make_node("ReduceMean", ["observation.state", "state_axis"], ["m"], keepdims=0),
-        helper.make_node("Sum", [*(f"m{i}" for i in range(len(images))), "m"], ["seen"]),
-        helper.make_node("Mul", ["seen", "zero"], ["nothing"]),
-        helper.make_node("Unsqueeze", ["nothing", "last_axes"], ["nothing_b11"]),
-        helper.make_node("Add", ["chunk", "nothing_b11"], ["action"]),
-    ]
-    tensors = [
-        helper.make_tensor("image_axes", TensorProto.INT64, [3], [1, 2, 3]),
-        helper.make_tensor("state_axis", TensorProto.INT64, [1], [1]),
-        helper.make_tensor("last_axes", TensorProto.INT64, [2], [1, 2]),
-        helper.make_tensor("zero", TensorProto.FLOAT, [1], [0.0]),
-        helper.make_tensor("chunk", TensorProto.FLOAT, [1, CHUNK_LENGTH, size], chunk.ravel()),
-    ]
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.UINT8, ["b", c.height, c.width, 3])
-        for name, c in zip(images, schema.cameras, strict=True)
-    ]
-    state = ["b", schema.state_size]
-    inputs.append(helper.make_tensor_value_info("observation.state", TensorProto.FLOAT, state))
-    shape = ["b", CHUNK_LENGTH, size]
-    outputs = [helper.make_tensor_value_info("action", TensorProto.FLOAT, shape)]
-    graph = helper.make_graph(nodes, "policy", inputs, outputs, tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    helper.set_model_props(model, metadata)
-    onnx.save(model, path)
-    return path
 
 
 @dataclass(frozen=True)
@@ -133,6 +58,21 @@ class Life:
         """Change of the command per second between two that were sent (n - 1,)."""
         return np.abs(np.diff(self.values(name))) * RATE
 
+    def hold(self, kind: str, which: int = 0) -> dict[str, np.ndarray]:
+        """What each dimension was sent from the last command before a fault to the next start.
+
+        Args:
+            kind: of the fault or stop.
+            which: of those of this kind.
+        """
+        begin = [at for at, found, _ in self.events if found == kind][which]
+        end = min(
+            (at for at, found, _ in self.events if found == "resume" and at > begin), default=np.inf
+        )
+        first = max(0, int(np.searchsorted(self.times(), begin)) - 1)
+        sent = [action for at, action in self.sent[first:] if at < end]
+        return {name: np.array([action[name] for action in sent]) for name in sent[0]}
+
 
 class _Reader:
     """Reads a pipe to its end in a thread; is_ready: a line said that the command is."""
@@ -157,14 +97,52 @@ class _Reader:
         return "".join(self._lines)
 
 
+class Person:
+    """Somebody at the keyboard who waits for what happens; `drive` gives it to its script."""
+
+    def __init__(self, type_key: Callable[[str | signal.Signals], None], folder: Path):
+        self.press = type_key
+        self._events, self._switch = folder / "events.jsonl", folder / "switch"
+        self._seen = 0
+
+    def faults(self, *names: str) -> None:
+        """Let the robot have these faults from now on, and no others that were switched."""
+        self._switch.write_text(" ".join(names))
+
+    def wait(self, kind: str, patience: float = 15.0) -> None:
+        """Wait until an event of this kind follows the last one that was waited for."""
+        end = time.monotonic() + patience
+        while time.monotonic() < end:
+            kinds = [event["kind"] for event in _read_events(self._events)]
+            if kind in kinds[self._seen :]:
+                self._seen += kinds[self._seen :].index(kind) + 1
+                return
+            time.sleep(0.01)
+        raise AssertionError(f"no event {kind!r} among {kinds[self._seen :]}")
+
+    def look_on(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+
+def _read_events(log: Path) -> list[dict[str, Any]]:
+    lines = _read(log).splitlines(keepends=True)
+    events = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [event for event in events if "kind" in event]
+
+
 def _read(log: Path) -> str:
     return log.read_text() if log.exists() else ""
+
+
+Script = Callable[[Person], None]
+"""What a person does, once the command is ready."""
 
 
 def drive(
     folder: Path,
     policy: Path,
-    keys: Sequence[tuple[float, str | signal.Signals]] = ((0.0, "\n"), (4.0, "q")),
+    keys: Sequence[tuple[float, str | signal.Signals]] | Script = ((0.0, "\n"), (4.0, "q")),
     *,
     command: str = "run",
     fault: str = "none:0",
@@ -181,9 +159,10 @@ def drive(
     Args:
         folder: for the config and the logs.
         policy: an ONNX file.
-        keys: (seconds after the command is ready, a key or a signal), by ascending time.
+        keys: (seconds after the command is ready, a key or a signal), by ascending time; or what a
+            person does.
         command: run, shadow, check, ...
-        fault: NAME:SECONDS of `fake_robots`.
+        fault: see `faults`.
         robot: a function of `fake_robots`.
         config: of the robot, in TOML; without `slowest_rate` a slow loop is no fault.
         options: further words of the command line.
@@ -197,7 +176,8 @@ def drive(
         head, _, rest = config.partition("[safety]\n")
         config = f"{head}\n[safety]\nslowest_rate = 0\n{rest}"
     toml.write_text(config)
-    log.unlink(missing_ok=True)
+    for old in (log, events, folder / "switch"):
+        old.unlink(missing_ok=True)
     words = [sys.executable, "-m", "act_policy.control", command, "--policy", str(policy)]
     words += ["--robot", f"tests.control.campaign.fake_robots:{robot}", "--config", str(toml)]
     if command in ("run", "shadow", "trials") and "--log" not in options:
@@ -210,11 +190,25 @@ def drive(
         text=True,
         cwd=ROOT,
         start_new_session=True,
-        env={**os.environ, "FAULT": fault, "ROBOT_LOG": str(log), "PYTHONUNBUFFERED": "1"},
+        env={
+            **os.environ,
+            **{"FAULT": fault, "SWITCH": str(folder / "switch"), "ROBOT_LOG": str(log)},
+            "PYTHONUNBUFFERED": "1",
+        },
     )
     typed = process.stdin or os.fdopen(os.dup(window or 0), "w")
     out, err = _Reader(process.stdout), _Reader(process.stderr)
     ready = None
+
+    def press(key: str | signal.Signals) -> None:
+        if key is signal.SIGUSR1:
+            process.send_signal(key)  # it is for the loop alone
+        elif isinstance(key, signal.Signals):
+            os.killpg(process.pid, key)  # as a terminal does, and a system
+        else:
+            typed.write(key)
+            typed.flush()
+
     try:
         if keys:
             while process.poll() is None and not (
@@ -222,20 +216,23 @@ def drive(
             ):
                 time.sleep(0.01)
             ready = time.monotonic()
-            for at, key in keys:
-                time.sleep(max(0.0, ready + at - time.monotonic()))
-                if process.poll() is not None:
-                    break
-                if isinstance(key, signal.Signals):
-                    os.killpg(process.pid, key)  # as a terminal does, and a system
-                else:
-                    typed.write(key)
-                    typed.flush()
+            if callable(keys):
+                keys(Person(press, folder))
+            else:
+                for at, key in keys:
+                    time.sleep(max(0.0, ready + at - time.monotonic()))
+                    if process.poll() is not None:
+                        break
+                    press(key)
         typed.close()
         process.wait(timeout=patience)
     except (BrokenPipeError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    except AssertionError as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise AssertionError(f"{error}\n{out.text()}\n{err.text()}") from None
     with suppress(BrokenPipeError):
         typed.close()
     zero = ready or 0.0
@@ -244,9 +241,7 @@ def drive(
         code=process.returncode,
         sent=[(line["t"] - zero, line["action"]) for line in lines if line["what"] == "send"],
         events=[
-            (event["time"] - zero, event["kind"], event["detail"])
-            for event in map(json.loads, events.read_text().splitlines() if events.exists() else ())
-            if "kind" in event
+            (event["time"] - zero, event["kind"], event["detail"]) for event in _read_events(events)
         ],
         output=out.text(),
         error=err.text(),

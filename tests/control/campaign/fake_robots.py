@@ -1,7 +1,6 @@
-"""A fake SO-101 and a fake LeKiwi base with LeRobot's robot interface, and faults on request.
+"""A fake SO-101 and a fake LeKiwi base with LeRobot's robot interface, and `faults` on request.
 
-The environment variable FAULT=name:seconds injects a fault that long after the first command;
-ROBOT_LOG=FILE gets a JSON line per call. `drive` sets both.
+ROBOT_LOG=FILE gets a JSON line per call. `drive` sets it.
 """
 
 import json
@@ -14,18 +13,19 @@ from typing import Any
 import numpy as np
 
 from act_policy.types import Schema
+from tests.control.campaign.faults import Faults
 
-FAULT, _, _at = os.environ.get("FAULT", "none:0").partition(":")
-AT = float(_at or 0)
 SO101_JOINTS = (
     *("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper"),
 )
 FOLLOW_TIME = 0.05
 """Seconds in which a position covers the way to its command."""
 
+FAULTS = Faults()
+
 
 class FakeArm:
-    """Joints that follow commands, cameras that show noise, and one fault."""
+    """Joints that follow commands, cameras that show noise, and faults."""
 
     is_connected = True
 
@@ -34,9 +34,7 @@ class FakeArm:
         self.joints, self.actions = list(schema.state_names), list(schema.action_names)
         self.position = {n: 50.0 if n.endswith("gripper.pos") else 0.0 for n in self.joints}
         self.command: dict[str, float] = {}
-        self.first: float | None = None
-        self.kept: dict[str, Any] | None = None
-        self.done = False
+        self.kept: dict[str, dict[str, Any]] = {}
         self.random = np.random.default_rng(0)
         self.then = self.frame_at = time.monotonic()
         self.torque = False
@@ -49,28 +47,17 @@ class FakeArm:
         with self.log.open("a") as file:
             file.write(line + "\n")
 
-    def on(self, name: str) -> bool:
-        """Whether this fault is present now."""
-        return name == FAULT and self.first is not None and time.monotonic() - self.first >= AT
-
-    def once(self, name: str) -> bool:
-        """Whether this fault is present now, for the first time."""
-        if self.done or not self.on(name):
-            return False
-        self.done = True
-        return True
-
     @property
     def observation_features(self) -> dict[str, Any]:
         features: dict[str, Any] = dict.fromkeys(self.joints, float)
         features |= {c: (h, w, 3) for c, (h, w) in self.cameras.items()}
-        if FAULT == "renamed":
+        if FAULTS.on("renamed"):
             features["frontal"] = features.pop(next(iter(self.cameras)))
         return features
 
     @property
     def action_features(self) -> dict[str, Any]:
-        names: Iterable[str] = reversed(self.actions) if FAULT == "order" else self.actions
+        names: Iterable[str] = reversed(self.actions) if FAULTS.on("order") else self.actions
         return dict.fromkeys(names, float)
 
     def connect(self, calibrate: bool = True) -> None:
@@ -88,72 +75,98 @@ class FakeArm:
         """
         if not self.torque:
             self.position[self.joints[1]] = 10 * np.sin(2 * np.pi * now)
-        if not self.on("stalled"):
+        if not FAULTS.on("stalled"):
             for name in self.position.keys() & self.command.keys():
                 share = 1.0 if name.endswith(".vel") else min(1.0, (now - self.then) / FOLLOW_TIME)
                 self.position[name] += (self.command[name] - self.position[name]) * share
         self.then = now
 
     def _frames(self) -> dict[str, Any]:
+        """Even noise: the first camera is dark and warm, the second bright and cold."""
         frames = {}
         for i, (camera, (height, width)) in enumerate(self.cameras.items()):
             low, high = 40 + 60 * i, 100 + 60 * i
             coarse = self.random.integers(low, high, (height // 8, width // 8, 3), dtype=np.uint8)
+            coarse += np.array([[20, 10, 0], [0, 10, 20]][i % 2], np.uint8)
             frames[camera] = coarse.repeat(8, 0).repeat(8, 1)
         return frames
 
-    def get_observation(self) -> dict[str, Any]:
-        now = time.monotonic()
-        self._advance(now)
-        joints: Iterable[str] = reversed(self.joints) if FAULT == "order" else self.joints
-        seen: dict[str, Any] = {n: float(self.position[n]) for n in joints} | self._frames()
+    def _spoil(self, seen: dict[str, Any]) -> None:
+        """Change what was measured."""
+        (first, *_, last), joint = self.cameras, self.joints[1]
+        image = seen[first]
+        spoilt = (
+            ("leap", joint, seen[joint] + 57.0),
+            ("outside", joint, seen[joint] + 70.0),
+            ("waved", joint, seen[joint] + 10.0 * self.random.choice([-1, 1])),
+            ("nan_state", self.joints[0], float("nan")),
+            ("black", first, np.zeros_like(image)),
+            ("glare", first, np.full_like(image, 255)),
+            ("dim", first, image // 8),
+            ("bgr", first, image[..., ::-1]),
+            ("other_size", first, np.full((120, 160, 3), 90, np.uint8)),
+            ("other_type", first, image / 255),
+        )
+        seen |= {name: value for fault, name, value in spoilt if FAULTS.on(fault)}
+        if FAULTS.on("lost_camera"):
+            del seen[first]
+        if FAULTS.on("renamed"):
+            seen["frontal"] = seen.pop(first)
+        if FAULTS.on("swapped"):
+            seen[first], seen[last] = seen[last], seen[first]
+
+    def _repeat(self, seen: dict[str, Any], now: float) -> None:
+        """Hand out what was measured before."""
         cameras = list(self.cameras)
-        if self.on("leap"):
-            seen[self.joints[1]] += 57.0
-        if self.on("nan_state"):
-            seen[self.joints[0]] = float("nan")
-        if self.on("black"):
-            seen[cameras[0]] = np.zeros_like(seen[cameras[0]])
-        if self.on("other_size"):
-            seen[cameras[0]] = np.full((120, 160, 3), 90, np.uint8)
-        if self.on("swapped"):
-            seen[cameras[0]], seen[cameras[-1]] = seen[cameras[-1]], seen[cameras[0]]
         for fault, kept in (
             ("frozen", cameras),
             ("frozen_joints", self.joints),
             ("stale", list(seen)),
         ):
-            if self.on(fault):
-                self.kept = self.kept or {n: seen[n] for n in kept}
-                seen.update(self.kept)
-        # the driver answers at once with its latest frame: two a second
-        if self.on("slow_camera") or (FAULT == "slow_camera" and AT == 0):
-            if self.kept is None or now - self.frame_at > 0.5:
-                self.kept, self.frame_at = {c: seen[c] for c in cameras}, now
-            seen.update(self.kept)
-        if self.on("slow"):
+            if not FAULTS.on(fault):
+                self.kept.pop(fault, None)
+            else:
+                seen.update(self.kept.setdefault(fault, {n: seen[n] for n in kept}))
+        if FAULTS.on("slow_camera"):  # its latest frame at once: two a second
+            if "slow_camera" not in self.kept or now - self.frame_at > 0.5:
+                self.kept["slow_camera"], self.frame_at = {c: seen[c] for c in cameras}, now
+            seen.update(self.kept["slow_camera"])
+
+    def get_observation(self) -> dict[str, Any]:
+        now = time.monotonic()
+        FAULTS.strike_policy()
+        self._advance(now)
+        joints: Iterable[str] = reversed(self.joints) if FAULTS.on("order") else self.joints
+        seen: dict[str, Any] = {n: float(self.position[n]) for n in joints} | self._frames()
+        self._spoil(seen)
+        self._repeat(seen, now)
+        if FAULTS.on("slow"):
             time.sleep(0.05)
-        if self.once("hang_observation"):
+        if FAULTS.once("hang_observation"):
             time.sleep(3)
-        if self.on("raise_observation") or self.once("raise_observation_once"):
+        if (
+            FAULTS.on("raise_observation")
+            or FAULTS.once("raise_observation_once")
+            or FAULTS.once("raise_observation_twice", 2)
+        ):
             raise ConnectionError("no status packet")
         return seen
 
     def send_action(self, action: dict[str, Any]) -> dict[str, Any]:
-        self.first = self.first or time.monotonic()
+        FAULTS.first_command = FAULTS.first_command or time.monotonic()
         self.write("send", action={n: round(float(v), 3) for n, v in action.items()})
-        if self.on("raise_send"):
+        if FAULTS.on("raise_send"):
             raise ConnectionError("port is in use")
-        if self.once("hang_send"):
+        if FAULTS.once("hang_send"):
             time.sleep(2)
         self.command = dict(action)
         return action
 
     def disconnect(self) -> None:
-        if FAULT == "slow_disconnect":
+        if FAULTS.on("slow_disconnect"):
             time.sleep(0.3)
         self.write("disconnect")
-        if FAULT == "raise_disconnect":
+        if FAULTS.on("raise_disconnect"):
             raise ConnectionError("failed to write Torque_Enable")
 
 
@@ -172,6 +185,11 @@ def make_nothing(schema: Schema) -> FakeArm:
     raise OSError("no such port")
 
 
+def pedal() -> bool:
+    """A stop input of the owner's."""
+    return FAULTS.on("pedal")
+
+
 def release(arm: FakeArm) -> None:
     """The owner's hook, which gets what their function returned."""
     arm.bus.disable_torque()
@@ -186,7 +204,7 @@ class Leader:
     def connect(self) -> None: ...
 
     def get_action(self) -> dict[str, float]:
-        if FAULT == "raise_leader":
+        if FAULTS.on("raise_leader"):
             raise ConnectionError("no status packet")
         now = time.monotonic()
         self.begun = self.begun or now
@@ -214,7 +232,10 @@ def make_other_size(schema: Schema) -> FakeArm:
 
 
 class OwnRobot:
-    """A robot of one's own, which says when it looked: FAULT=future, wall_clock or old."""
+    """A robot of one's own, which says when it looked; the faults are future, wall_clock and old.
+
+    With old_wrist, the image of that camera alone is old.
+    """
 
     def __init__(self, schema: Schema):
         self.arm = FakeArm(schema)
@@ -226,11 +247,16 @@ class OwnRobot:
         from act_policy.control.robots.robot import Reading
 
         seen, now = self.arm.get_observation(), time.monotonic()
-        times = {"future": now + 0.4, "wall_clock": time.time(), "old": now - 0.45}
-        if AT > 0 and not self.arm.on(FAULT):
-            times = {}
+        captured = now
+        for fault, moment in (
+            ("future", now + 0.4),
+            ("wall_clock", time.time()),
+            ("old", now - 0.45),
+        ):
+            captured = moment if FAULTS.on(fault) else captured
         images = {c: seen[c] for c in self.arm.cameras}
-        return Reading(times.get(FAULT, now), images, {n: seen[n] for n in self.arm.joints})
+        times = {"front": now - 0.02, "wrist": now - (0.45 if FAULTS.on("old_wrist") else 0.04)}
+        return Reading(captured, images, {n: seen[n] for n in self.arm.joints}, times)
 
     def send_action(self, action: dict[str, Any]) -> dict[str, Any]:
         return self.arm.send_action(action)

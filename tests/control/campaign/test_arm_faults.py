@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.control.campaign.drive import LIMITS, SO101, Life, drive, write_sine_policy
+from tests.control.campaign.drive import LIMITS, Life, drive
+from tests.control.campaign.fake_policy import SO101, write_sine_policy
 
 JOINT = "shoulder_lift.pos"
 CONFIG = "[timing]\nexecute_steps = 30\n[safety]\nmax_answer_time = 5\nmax_tick_time = 5\n"

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.control.campaign.drive import SO101, Life, drive, write_sine_policy
+from tests.control.campaign.drive import Life, drive
+from tests.control.campaign.fake_policy import SO101, write_sine_policy
 
 CONFIG = "[timing]\nexecute_steps = 30\n[safety]\nmax_tick_time = 5\n"
 ENTER, QUIT = (0.0, "\n"), (1.5, "q")

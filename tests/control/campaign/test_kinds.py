@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from act_policy import Schema
-from tests.control.campaign.drive import LEKIWI, SO101, drive, write_sine_policy
+from tests.control.campaign.drive import drive
+from tests.control.campaign.fake_policy import LEKIWI, SO101, write_sine_policy
 
 CONFIG = "[timing]\nexecute_steps = 30\n[safety]\nmax_answer_time = 5\nmax_tick_time = 5\n"
 

@@ -8,7 +8,8 @@ import pytest
 
 from act_policy.data.aloha.episode import write_episode
 from act_policy.data.open import open_dataset
-from tests.control.campaign.drive import SO101, drive, write_sine_policy
+from tests.control.campaign.drive import drive
+from tests.control.campaign.fake_policy import SO101, write_sine_policy
 
 CONFIG = "[timing]\nexecute_steps = 30\n"
 PATIENT = CONFIG + "[safety]\nmax_tick_time = 5\n"

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.control.campaign.drive import LIMITS, SO101, SO101_NAMES, Life, drive, write_sine_policy
+from tests.control.campaign.drive import LIMITS, Life, drive
+from tests.control.campaign.fake_policy import SO101, SO101_NAMES, write_sine_policy
 from tests.paths import ROOT
 
 CONFIG = "[timing]\nexecute_steps = 30\n[safety]\nmax_tick_time = 5\n" + "".join(

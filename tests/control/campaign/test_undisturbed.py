@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.control.campaign.drive import SO101, drive, write_sine_policy
+from tests.control.campaign.drive import drive
+from tests.control.campaign.fake_policy import SO101, write_sine_policy
 
 CONFIG = "[timing]\nexecute_steps = 30\n[safety]\nmax_tick_time = 5\n"
 
