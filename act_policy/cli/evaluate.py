@@ -68,6 +68,7 @@ def evaluate_rollouts(
     from act_policy.evaluation.open_loop.run_data import score_held_out
     from act_policy.evaluation.results import build_success_table, list_warnings
     from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
+    from act_policy.evaluation.rollouts.seams import Motion, describe_motion
     from act_policy.evaluation.sections.rollout_report import Background
     from act_policy.execution import Execution
     from act_policy.sim.rendering import choose_gl_backend
@@ -93,9 +94,13 @@ def evaluate_rollouts(
         f"{report['environment']}, seeds from {used['seed']}, at most {used['max_steps']} steps, "
         f"{used['quality']} images"
     )
+    if used["delay"]:
+        title += f", answers late by {used['delay']} steps"
     Console().print(build_success_table(title, {"policy": report, **report["baselines"]}))
     execution = Execution.from_dict(report["execution"])
     print(f"executed: {execution}" + f" ({execution.reason})" * bool(execution.reason))
+    if motion := describe_motion(Motion(**report["motion"]), report["rate"]):
+        print(motion)
     for warning in list_warnings(report):
         print(warning)
 

@@ -11,11 +11,11 @@ from tqdm import tqdm
 
 from act_policy.checkpoints.locate import identity
 from act_policy.checkpoints.open import open_policy
-from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.evaluation.results import check_writable, summarise, write_json
 from act_policy.evaluation.rollouts.baselines import draw_demonstration
+from act_policy.evaluation.rollouts.delays import Delay, make_executor
 from act_policy.evaluation.rollouts.demonstrations import (
     TrainingDemonstrations,
     refuse_demonstrated,
@@ -27,9 +27,11 @@ from act_policy.evaluation.rollouts.run import (
     build_environment,
     evaluate_policy,
 )
+from act_policy.evaluation.rollouts.seams import measure_motion
 from act_policy.evaluation.rollouts.video import write_episode_videos
 from act_policy.evaluation.sections.rollout_report import Background, write_rollout_report
 from act_policy.sim import episode_steps
+from act_policy.sim.displacement import DisplacedObjects, Displacement
 from act_policy.system.processes import usable_cores
 from act_policy.system.versions import versions
 
@@ -43,6 +45,9 @@ class EvaluationConfig:
     episodes: number of initial states; their seeds are seed, seed + 1, ...
     execute_steps: of each chunk before the policy is asked again.
     ensemble_coefficient: of temporal ensembling. Without either, the policy's own execution counts.
+    delay, stop_and_wait, blend_steps: how late answers are, see `Delay`.
+    displace_at, displace_by: step at which the task's objects are moved, and how far in metres;
+        None does not move them.
     max_steps: end of an episode; None is that of the demonstrations, else the environment's own.
     quality: of the images, fast or exact; None is that of the demonstrations, else fast.
     """
@@ -51,6 +56,11 @@ class EvaluationConfig:
     seed: int = 1000
     execute_steps: int | None = None
     ensemble_coefficient: float | None = None
+    delay: int | tuple[int, int] = 0
+    stop_and_wait: bool = False
+    blend_steps: int | None = None
+    displace_at: int | None = None
+    displace_by: float = 0.03
     max_steps: int | None = None
     quality: str | None = None
 
@@ -66,6 +76,19 @@ class EvaluationConfig:
             )
         if self.quality is not None:
             check_choice("quality", self.quality, ("fast", "exact"))
+        _ = self.lateness, self.displacement  # refuse what cannot be
+
+    @property
+    def lateness(self) -> Delay:
+        """How late answers are, and what the arm does meanwhile."""
+        return Delay(self.delay, self.stop_and_wait, self.blend_steps)
+
+    @property
+    def displacement(self) -> Displacement | None:
+        """When and how far the objects are moved."""
+        return (
+            None if self.displace_at is None else Displacement(self.displace_at, self.displace_by)
+        )
 
     def like(self, recorded: Mapping[str, Any], environment: str) -> "EvaluationConfig":
         """Fill in what is None as the demonstrations were recorded, `read_recorded_config`."""
@@ -121,8 +144,8 @@ def evaluate(
     shown = demonstrations or TrainingDemonstrations([])
     config = config.like(shown.config, policy.schema.environment)
     # Refuse what cannot be executed before any process starts.
-    executor = ChunkExecutor(policy, config.execute_steps, config.ensemble_coefficient)
-    used = executor.execution
+    asked_for = (config.execute_steps, config.ensemble_coefficient)
+    used = make_executor(policy, *asked_for, config.lateness, config.seed).execution
     execution = (used.execute_steps, used.ensemble_coefficient)
     config = replace(config, execute_steps=execution[0], ensemble_coefficient=execution[1])
     refuse_demonstrated(config.seeds, {*policy.demonstration_seeds, *shown.seeds})
@@ -138,6 +161,8 @@ def evaluate(
 
     check_writable(out)
     build = partial(build, max_steps=config.max_steps, quality=config.quality)
+    if config.displacement is not None:
+        build = partial(build_displaced, build, config.displacement)
     rollouts = [rollout for group in groups.values() for rollout in group]
     with tqdm(total=len(rollouts), desc="rollouts", unit="episode") as bar:
         won: list[bool] = []
@@ -150,7 +175,7 @@ def evaluate(
 
         make_policy = partial(load, checkpoint)
         results = evaluate_policy(
-            make_policy, build, rollouts, workers, *execution, on_result=update
+            make_policy, build, rollouts, workers, *execution, config.lateness, on_result=update
         )
     if identity(checkpoint) != judged:
         raise UserError(
@@ -162,13 +187,16 @@ def evaluate(
         for i, name in enumerate(groups)
     }
     summaries = {name: summarise(group) for name, group in grouped.items()}
+    motion = measure_motion(grouped["policy"], shown.actions, config.lateness.timing.blend_steps)
     report = {
         "mode": "rollout",
         **summaries.pop("policy"),
+        "motion": motion._asdict(),
         "baselines": summaries,
         "checkpoint": judged,
         "environment": policy.schema.environment,
         "execution": used.to_dict(),
+        "rate": policy.schema.rate,
         "settings": asdict(config),
         "versions": versions(),
     }
@@ -178,10 +206,16 @@ def evaluate(
     if filmed or (out / "videos").is_dir():  # those of an earlier evaluation must not stay
         write_episode_videos(build, policy.schema, filmed, out / "videos", workers)
     write_rollout_report(
-        out, report, policy, grouped["policy"], executor.execute_steps, filmed, shown.actions,
-        build, workers, background,
-    )  # fmt: skip
+        out, report, policy, grouped["policy"], filmed, shown.actions, build, workers, background
+    )
     return report
+
+
+def build_displaced(
+    build: Callable[..., Environment], displacement: Displacement, *arguments: Any
+) -> Environment:
+    """Build an environment whose objects are moved in mid-episode."""
+    return DisplacedObjects(build(*arguments), displacement)
 
 
 def choose_filmed(results: Sequence[EpisodeResult], count: int) -> list[EpisodeResult]:

@@ -18,7 +18,7 @@ from act_policy.data.schemas import aloha_schema
 from act_policy.errors import UserError
 from act_policy.sim import aloha_environment_id
 from act_policy.sim.aloha_expert import plan_episode, varied
-from act_policy.sim.aloha_tasks import SUCCESS, TASKS, Touching
+from act_policy.sim.aloha_tasks import SUCCESS, TABLE, TASKS, Touching, displace
 from act_policy.sim.environment import Expert, SimulatedTask, Variation
 from act_policy.sim.images import image_sizes
 from act_policy.sim.rendering import import_mujoco
@@ -123,6 +123,19 @@ class AlohaEnv(SimulatedTask):
         """Plan the whole episode from the initial poses of the objects."""
         motion = varied(self._task.motion(self.object_poses), *variation)
         return plan_episode(self.model, motion, self.agent_pos)
+
+    def displace_objects(self, distance: float, random: np.random.Generator) -> None:
+        """Slide each object that lies on the table by a distance in metres, somewhere drawn.
+
+        It stays within the area where it may lie at first. One that was lifted stays in the
+        gripper.
+        """
+        touching = self._touching()
+        for i, (geoms, area) in enumerate(self._task.objects):
+            if any(touching(geom, TABLE) for geom in geoms):
+                place = self._data.qpos[16 + 7 * i :][:2]
+                place[:] = displace(place.copy(), area, distance, random)
+        self._mujoco.mj_step1(self.model, self._data)  # a step begins between its halves
 
     @property
     def object_poses(self) -> Float64[np.ndarray, "objects 7"]:

@@ -25,6 +25,18 @@ RIGHT_FINGER: Final = "vx300s_right/10_right_gripper_finger"
 
 SOCKET: Final = ("socket-1", "socket-2", "socket-3", "socket-4")
 
+
+class Area(NamedTuple):
+    """Where an object lies at first: (low, high) of x and of y, in metres."""
+
+    x: tuple[float, float]
+    y: tuple[float, float] = (0.4, 0.6)
+
+
+CUBE_AREA: Final = Area((0.0, 0.2))
+PEG_AREA: Final = Area((0.1, 0.2))
+SOCKET_AREA: Final = Area((-0.2, -0.1))
+
 TRANSFER_STAGES: Final = (
     "nothing touches the cube",
     "the right gripper touches the cube",
@@ -48,6 +60,7 @@ class AlohaTask(NamedTuple):
     draw_objects: seed -> position and quaternion of each object, one after the other.
     stage: how far the task is by the current contacts, 0 to SUCCESS.
     stages: what each stage means, in words.
+    objects: each object's geoms and the area where it lies at first, in the order of the poses.
     motion: poses of the objects, (objects, 7) -> what the expert does.
     """
 
@@ -55,18 +68,36 @@ class AlohaTask(NamedTuple):
     draw_objects: Callable[[int], np.ndarray]
     stage: Callable[[Touching], int]
     stages: Sequence[str]
+    objects: Sequence[tuple[Sequence[str], Area]]
     motion: Callable[[np.ndarray], Motion]
 
 
 def draw_cube(seed: int) -> Float64[np.ndarray, "7"]:
     """Draw the cube's pose, which the seed fixes: x 0 to 0.2 m, y 0.4 to 0.6 m."""
-    return _lying_in(np.random.RandomState(seed), (0.0, 0.2))
+    return _lying_in(np.random.RandomState(seed), CUBE_AREA)
 
 
 def draw_peg_and_socket(seed: int) -> Float64[np.ndarray, "14"]:
     """Draw the poses of peg (x 0.1 to 0.2 m) and socket (x -0.2 to -0.1 m), y 0.4 to 0.6 m."""
     random = np.random.RandomState(seed)
-    return np.concatenate([_lying_in(random, (0.1, 0.2)), _lying_in(random, (-0.2, -0.1))])
+    return np.concatenate([_lying_in(random, PEG_AREA), _lying_in(random, SOCKET_AREA)])
+
+
+def displace(
+    place: Float64[np.ndarray, "2"], area: Area, distance: float, random: np.random.Generator
+) -> Float64[np.ndarray, "2"]:
+    """Return a place at this distance in metres within the area, in a drawn direction.
+
+    Where no direction leads there, it is the one to the middle of the area.
+    """
+    low, high = np.array(area).T
+    for angle in random.uniform(0, 2 * np.pi, 1000):
+        moved: np.ndarray = place + distance * np.array([np.cos(angle), np.sin(angle)])
+        if (moved >= low).all() and (moved <= high).all():
+            return moved
+    way = (low + high) / 2 - place
+    inwards: np.ndarray = place + distance * way / np.linalg.norm(way)
+    return inwards
 
 
 def transfer_stage(touching: Touching) -> int:
@@ -98,11 +129,9 @@ def insertion_stage(touching: Touching) -> int:
     return 0
 
 
-def _lying_in(
-    random: np.random.RandomState, x_range: tuple[float, float]
-) -> Float64[np.ndarray, "7"]:
+def _lying_in(random: np.random.RandomState, area: Area) -> Float64[np.ndarray, "7"]:
     """Draw a pose 5 cm above the table, turned as the model has it."""
-    low, high = zip(x_range, (0.4, 0.6), (0.05, 0.05), strict=True)
+    low, high = zip(*area, (0.05, 0.05), strict=True)
     return np.concatenate([random.uniform(low, high), [1.0, 0.0, 0.0, 0.0]])
 
 
@@ -112,6 +141,7 @@ TASKS: Final = {
         draw_cube,
         transfer_stage,
         TRANSFER_STAGES,
+        [(["red_box"], CUBE_AREA)],
         transfer_motion,
     ),
     "Insertion": AlohaTask(
@@ -119,6 +149,7 @@ TASKS: Final = {
         draw_peg_and_socket,
         insertion_stage,
         INSERTION_STAGES,
+        [(["red_peg"], PEG_AREA), (SOCKET, SOCKET_AREA)],
         insertion_motion,
     ),
 }

@@ -54,6 +54,11 @@ class ChunkExecutor:
         self._actions: np.ndarray | None = None
         self._next = 0
 
+    @property
+    def asks(self) -> bool:
+        """Whether the next action needs a new chunk."""
+        return self._actions is None or self._next == self.execute_steps
+
     def reset(self) -> None:
         """Forget the rest of the chunk and all predictions: a new episode begins."""
         self._actions = None
@@ -73,7 +78,7 @@ class ChunkExecutor:
             UserError: the observation does not fit the schema, or the chunk is not one of finite
                 actions; all earlier predictions are then forgotten, as after a reset.
         """
-        if self._actions is None or self._next == self.execute_steps:
+        if self.asks:
             try:
                 if isinstance(observation, Mapping):
                     observation = Observation.from_keys(observation)
@@ -86,6 +91,7 @@ class ChunkExecutor:
             self._next = 0
             if self._ensembler is not None:
                 self._actions = self._ensembler.update(self._actions)[None]
+        assert self._actions is not None
         action: np.ndarray = self._actions[self._next].copy()
         self._next += 1
         return action

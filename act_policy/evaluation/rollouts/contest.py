@@ -120,9 +120,9 @@ def _players(
 def write_episode(folder: Path, turn: Turn, result: EpisodeResult) -> None:
     """Write one finished episode."""
     path = folder / f"policy_{turn.policy + 1}_seed_{result.seed}.npz"
-    stage = -1 if result.stage is None else result.stage
+    known = {name: value for name, value in result._asdict().items() if value is not None}
     with writing(path), atomic_file(path) as file:
-        np.savez(file, **result._replace(stage=stage)._asdict())
+        np.savez(file, **known)
 
 
 def read_episodes(folder: Path, policies: int, seed: int) -> dict[Turn, EpisodeResult]:
@@ -146,11 +146,12 @@ def read_episodes(folder: Path, policies: int, seed: int) -> dict[Turn, EpisodeR
 
 
 def _as_result(values: np.lib.npyio.NpzFile) -> EpisodeResult:
-    stage = int(values["stage"])
+    stage = int(values["stage"]) if "stage" in values else -1  # earlier versions wrote -1 for none
     return EpisodeResult(
         int(values["seed"]),
         bool(values["success"]),
         int(values["steps"]),
         values["actions"],
         None if stage < 0 else stage,
+        values.get("captured"),
     )

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.rollouts.adapting import AdaptedObservations, restore_recorded_cameras
 from act_policy.evaluation.rollouts.baselines import SelectAction, blindfold, play_recorded
+from act_policy.evaluation.rollouts.delays import Delay, make_executor
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
 
@@ -25,6 +25,8 @@ class EpisodeResult(NamedTuple):
     steps: carried out until the first success or the end.
     actions: float32 (steps, a), enough to see the episode again from its seed.
     stage: the highest stage of reward that it reached; None where the task has no stages.
+    captured: int64 (steps,), for each action the step whose images the newest chunk in it was made
+        from; None where no policy acted.
     """
 
     seed: int
@@ -32,6 +34,7 @@ class EpisodeResult(NamedTuple):
     steps: int
     actions: np.ndarray
     stage: int | None = None
+    captured: np.ndarray | None = None
 
     @property
     def outcome(self) -> str:
@@ -65,6 +68,7 @@ def evaluate_policy(
     workers: int,
     execute_steps: int | None = None,
     ensemble_coefficient: float | None = None,
+    delay: Delay = Delay(),  # noqa: B008  it cannot be changed
     on_result: Callable[[Rollout, EpisodeResult], None] = lambda rollout, result: None,
 ) -> list[EpisodeResult]:
     """Run every rollout; the results come in their order and do not depend on `workers`.
@@ -76,7 +80,7 @@ def evaluate_policy(
         WorkerError: a process failed, died or hung.
     """
     make_handler = partial(
-        _episodes, make_policy, make_environment, execute_steps, ensemble_coefficient
+        _episodes, make_policy, make_environment, execute_steps, ensemble_coefficient, delay
     )
     return run_jobs(make_handler, rollouts, workers, on_result=on_result)
 
@@ -164,19 +168,22 @@ def _episodes(
     make_environment: Callable[[Schema], Environment],
     execute_steps: int | None,
     ensemble_coefficient: float | None,
+    delay: Delay,
 ) -> Handler[Rollout, EpisodeResult]:
     """Prepare a worker process: one policy, one environment, for all of its episodes."""
     policy = make_policy()
     environment = make_environment(policy.schema)
-    executor = ChunkExecutor(policy, execute_steps, ensemble_coefficient)
-    blind = blindfold(executor.select_action, policy.schema)
+    make_executor(policy, execute_steps, ensemble_coefficient, delay, 0)  # refuses at once
 
     def handle(rollout: Rollout, alive: Callable[[], None]) -> EpisodeResult:
         if rollout.actions is not None:
             replayed, steps = play_recorded(rollout.actions), len(rollout.actions)
             return run_episode(environment, replayed, rollout.seed, alive, max_steps=steps)
-        executor.reset()
-        select_action = blind if rollout.black_image else executor.select_action
-        return run_episode(environment, select_action, rollout.seed, alive)
+        executor = make_executor(policy, execute_steps, ensemble_coefficient, delay, rollout.seed)
+        select_action: Callable[[Observation[np.ndarray]], np.ndarray] = executor.select_action
+        if rollout.black_image:
+            select_action = blindfold(select_action, policy.schema)
+        result = run_episode(environment, select_action, rollout.seed, alive)
+        return result._replace(captured=np.array(executor.captured, np.int64))
 
     return handle

@@ -52,7 +52,6 @@ def write_rollout_report(
     report: Mapping[str, Any],
     policy: ChunkPolicy,
     results: Sequence[EpisodeResult],
-    every: int,
     filmed: Sequence[EpisodeResult],
     demonstrations: Sequence[np.ndarray],
     build: Callable[..., Environment],
@@ -66,7 +65,6 @@ def write_rollout_report(
         report: what evaluation.json holds.
         policy: that was evaluated.
         results: its episodes.
-        every: number of steps after which it was asked again.
         filmed: those of them in videos/.
         demonstrations: actions (T, a) of those it was trained on; may be empty.
         build: (schema, sizes) -> environment, to render moments again.
@@ -78,10 +76,9 @@ def write_rollout_report(
     chosen = [*successes[:1], *failures[:1]]
     # about as many chunks as lie end to end, but never many: those that overlap look alike
     asked = [
-        _asked(one, every, min(CHUNKS, max(2, 1 + one.steps // policy.chunk_length)))
-        for one in chosen
+        _asked(one, min(CHUNKS, max(2, 1 + one.steps // policy.chunk_length))) for one in chosen
     ]
-    attended = _asked(chosen[0], every, MOMENTS)
+    attended = _asked(chosen[0], MOMENTS)
     views = [Look(one, (*steps, *attended)) for one, steps in zip(chosen, asked, strict=True)]
     strips = [Look(one, spread(one.steps + 1, 6), STRIP_HEIGHT) for one in failures]
     seen = see_moments(build, policy.schema, [*views, *strips], workers)
@@ -139,7 +136,7 @@ def _of_every_stage(failures: Sequence[EpisodeResult]) -> list[EpisodeResult]:
     return [failures[i] for i in np.argsort(ranks, kind="stable")]
 
 
-def _asked(episode: EpisodeResult, every: int, count: int) -> list[int]:
-    """Choose at most `count` of the steps, one in `every`, at which the policy was asked."""
-    steps = range(0, episode.steps, every)
-    return [steps[i] for i in spread(len(steps), count)]
+def _asked(episode: EpisodeResult, count: int) -> list[int]:
+    """Choose at most `count` of the steps from whose images the policy's chunks were made."""
+    steps = np.unique(episode.captured) if episode.captured is not None else np.zeros(1, int)
+    return [int(steps[i]) for i in spread(len(steps), count)]
