@@ -4,6 +4,8 @@
     policy = ACTPolicy.load("runs/button")
     chunk = policy.predict_chunk(observation)
 
+`train(FOLDER, OUT)` is the command `act-policy train`.
+
 Importing the package loads none of its modules: each name here is imported at its first use.
 """
 
@@ -11,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from act_policy.cli.python import train as train
     from act_policy.control.chunks.executor import ChunkExecutor as ChunkExecutor
     from act_policy.control.policies.onnx_policy import OnnxPolicy as OnnxPolicy
     from act_policy.control.policies.remote_policy import RemotePolicy as RemotePolicy
@@ -39,6 +42,7 @@ _MODULES = {
     "Schema": "types",
     "UserError": "errors",
     "open_dataset": "data.open",
+    "train": "cli.python",
 }
 __all__ = list(_MODULES)
 

@@ -18,6 +18,12 @@ IMAGENET_FILES: dict[str, str] = {
 }
 
 
+def imagenet_file(backbone: str) -> Path:
+    """Return where torchvision keeps ImageNet's weights of a ResNet; they may not be there."""
+    name = IMAGENET_FILES[backbone].rsplit("/", 1)[-1]
+    return Path(torch.hub.get_dir()) / "checkpoints" / name
+
+
 def load_backbone_weights(backbone: ResNet, weights: str | Path | None) -> None:
     """Fill the ResNet from a file; nothing is ever downloaded.
 
@@ -41,9 +47,9 @@ def load_backbone_weights(backbone: ResNet, weights: str | Path | None) -> None:
             )
         return
     if weights == "imagenet":
-        url = IMAGENET_FILES[backbone.name]
-        path = Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1]
+        path = imagenet_file(backbone.name)
         if not path.is_file():
+            url = IMAGENET_FILES[backbone.name]
             raise UserError(
                 f"backbone_weights=imagenet: {path} does not exist and is not downloaded; "
                 f"put torchvision's {path.name} ({url}) there, or train from scratch with "

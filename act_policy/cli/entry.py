@@ -132,6 +132,8 @@ def configuration(
     defaults = compose_config(config_name, choices)
     config = _with_values(config_name, choices, values, defaults)
     given = {override.key_or_group for override in overrides}
+    if "given" in config:
+        config.given = sorted(given)
     saved = None if saved_config is None else saved_config(config, given)
     if saved is None:
         return config

@@ -51,6 +51,9 @@ def sweep(
 
     def job(config: DictConfig) -> Any:
         config.out = HydraConfig.get().runtime.output_dir
+        if "given" in config:
+            task = HydraConfig.get().overrides.task
+            config.given = sorted({setting.partition("=")[0] for setting in task})
         expand_home(config)
         return main(config)
 

@@ -1,24 +1,32 @@
 """Train a policy on a folder of demonstrations.
 
+    act-policy train data.path=FOLDER out=RUN
+    act-policy train data.path=FOLDER plan=only         (what it would do, and why)
     act-policy train experiment=NAME data.path=FOLDER out=RUN
     act-policy train init=CHECKPOINT data.path=FOLDER out=RUN    (fine-tuning)
     act-policy train resume=RUN          (or a checkpoint in it, or resume=last out=RUN)
     act-policy train --multirun seed=0,1,2 data.path=FOLDER out=SWEEP
 
+What is not set is planned from the demonstrations and this machine, so that all of it takes
+budget=1h; experiment=NAME is a recipe that is trained as it stands.
+
 RUN holds config.yaml, versions.json, metrics.csv, report.html (its curves, while it trains) and
 checkpoints/{last,best}.ckpt. Ctrl-C stops after the current step with a checkpoint; resume= goes on
-exactly there. init= starts from the weights of a run, a bundle, or a checkpoint of LeRobot or of
-the original ACT, whose network and normalisation stay. --multirun (-m) trains SWEEP/0, SWEEP/1, ...
-with Hydra's sweepers and launchers (hydra/sweeper=optuna, hydra/launcher=joblib, where they are
-installed); what they minimise is the least held-out loss.
+exactly there, and with a larger budget= trains longer. init= starts from the weights of a run, a
+bundle, or a checkpoint of LeRobot or of the original ACT, whose network and normalisation stay.
+--multirun (-m) trains SWEEP/0, SWEEP/1, ... with Hydra's sweepers and launchers
+(hydra/sweeper=optuna, hydra/launcher=joblib, where they are installed); what they minimise is the
+least held-out loss.
 """
 
 import os
+import time
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from act_policy.cli.entry import load_yaml, make_settings, plain
+from act_policy.cli.plan import MADE, end_in_time, is_planned, plan_run
 
 
 def main(config: DictConfig) -> float | None:
@@ -26,15 +34,18 @@ def main(config: DictConfig) -> float | None:
     from act_policy.errors import UserError
     from act_policy.training import run_folder
 
-    if config.resume is None and config.out is None:
-        raise UserError("missing: give out=FOLDER for a new run, or resume=RUN")
+    begin_seconds = time.monotonic()
     first_process = run_folder.is_first_process()
+    planned = config.resume is None and is_planned(config)
+    only_plan = planned and config.plan == "only"
     if config.resume is not None:
         folder, checkpoint = run_folder.find_run(str(config.resume))
-    else:
+    elif config.out is not None or only_plan:
         folder, checkpoint = Path(str(config.out)).absolute(), None
-        if first_process:
+        if first_process and not only_plan:
             run_folder.check_free(folder)
+    else:
+        raise UserError("missing: give out=FOLDER for a new run, or resume=RUN")
     config.out, config.resume = str(folder), None
     keep_paths(config.data)
     os.environ.setdefault("WANDB_SILENT", "true")
@@ -46,17 +57,22 @@ def main(config: DictConfig) -> float | None:
     from act_policy.checkpoints.source import Source
     from act_policy.data.inspection.evidence import InspectionConfig
     from act_policy.data.loading.datamodule import DemonstrationDataModule
+    from act_policy.execution import Execution
     from act_policy.report.learning_curves import read_metrics
     from act_policy.training.augmentation import AugmentationConfig
     from act_policy.training.build import build_training, train
+    from act_policy.training.callbacks.planned_time import PlannedTime
     from act_policy.training.check_demonstrations import check_demonstrations
     from act_policy.training.fine_tuning import network_config
     from act_policy.training.losses import ORIGINAL_KL_WEIGHT
     from act_policy.training.metrics_file import MetricsFile
+    from act_policy.training.plan.costs import parse_time
     from act_policy.training.resume import finished
     from act_policy.training.trainer import quiet_lightning
 
     quiet_lightning()
+    if checkpoint and "budget" in config.given:
+        extend(config, checkpoint)
     if checkpoint and (said := finished(checkpoint, config.max_steps, config.max_minutes)):
         print(said)
         return None
@@ -67,8 +83,15 @@ def main(config: DictConfig) -> float | None:
         if first_process:
             print(f"starting from {config.init}: its network and its normalisation stay")
         config.model = network_config(initial)  # in place of the model settings
+        if not any(key.startswith("execution") for key in config.given):
+            config.execution = initial.execution.to_dict()
         if not initial.config.latent_size:
             config.loss.kl_weight = None
+    plan = plan_run(config, initial, first_process) if planned else None
+    if only_plan:
+        return None
+    if not planned and checkpoint is None and config.budget is not None:
+        config.max_minutes = parse_time("budget", config.budget) / 60
     if config.loss.kl_weight is None and config.model.latent_size:
         config.loss.kl_weight = ORIGINAL_KL_WEIGHT
     data = DemonstrationDataModule.from_config(
@@ -79,6 +102,9 @@ def main(config: DictConfig) -> float | None:
             config.model.chunk_length, config.data.std_floor, config.data.undecodable
         )
         check_demonstrations(data.dataset, inspection)
+    if plan is not None:
+        data.prepare_data()
+        end_in_time(config, plan, time.monotonic() - begin_seconds)
     training = build_training(
         plain(config.model),
         instantiate(config.optim),
@@ -92,6 +118,7 @@ def main(config: DictConfig) -> float | None:
         kl_weight=config.loss.kl_weight,
         backbone_weights=config.backbone_weights,
         augmentation=make_settings(AugmentationConfig, config.augmentation),
+        execution=Execution.from_dict(plain(config.execution)),
     )
 
     def begin(trainer: object, module: object) -> None:
@@ -108,6 +135,7 @@ def main(config: DictConfig) -> float | None:
         callbacks=[
             LambdaCallback(on_train_start=begin),
             *instantiate(config.callbacks, _convert_="all").values(),
+            *([] if plan is None else [PlannedTime(plan.step_seconds)]),
         ],
         loggers=[
             MetricsFile(folder / run_folder.METRICS_FILE),
@@ -121,8 +149,24 @@ def main(config: DictConfig) -> float | None:
     train(training, data, trainer, checkpoint)
     if first_process:
         print(f"trained {trainer.global_step} steps in {training.minutes:.1f} minutes: {folder}")
+        if config.plan == MADE:
+            from act_policy.cli.ending import conclude
+
+            conclude(folder, data)
     rows = read_metrics(folder / run_folder.METRICS_FILE)
     return min((row["held_out_l1"] for row in rows if "held_out_l1" in row), default=None)
+
+
+def extend(config: DictConfig, checkpoint: Path) -> None:
+    """Move the end of a run that is resumed to where its new budget ends."""
+    from act_policy.training.plan.costs import parse_time
+    from act_policy.training.resume import steps_within
+
+    seconds = parse_time("budget", config.budget)
+    if "max_steps" not in config.given:
+        config.max_steps = steps_within(checkpoint, seconds / 60)
+    if "max_minutes" not in config.given:
+        config.max_minutes = seconds / 60
 
 
 def keep_paths(data: DictConfig) -> None:
@@ -168,6 +212,11 @@ def migrate_config(saved: DictConfig, config: DictConfig) -> DictConfig:
         saved.backbone_weights = saved.model.pop("backbone_weights")
     if "augmentation" not in saved:
         saved.augmentation = config.augmentation
+    if "execution" not in saved:
+        saved.execution = config.execution
+    if "plan" not in saved:
+        saved.plan, saved.budget = None, None
+    saved.given = config.given
     if saved.callbacks.keys() != config.callbacks.keys():
         saved.callbacks = config.callbacks
     for group in ("optim", "trainer", *(f"callbacks.{name}" for name in config.callbacks)):

@@ -10,6 +10,7 @@ import lightning
 from act_policy.checkpoints.backbone_weights import load_backbone_weights
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.errors import UserError
+from act_policy.execution import Execution
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.augmentation import Augmentation, AugmentationConfig
@@ -18,6 +19,8 @@ from act_policy.training.fine_tuning import start_from
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.training.policy_training import PolicyTraining
 from act_policy.training.resume import check_same_averaging, find_statistics
+
+NOBODY_CHOSE = Execution()
 
 
 def build_training(
@@ -33,6 +36,7 @@ def build_training(
     kl_weight: float | None = None,
     backbone_weights: str | Path | None = None,
     augmentation: AugmentationConfig | None = None,
+    execution: Execution = NOBODY_CHOSE,
 ) -> PolicyTraining:
     """Make the policy for these demonstrations and what trains it; see `PolicyTraining`.
 
@@ -49,6 +53,7 @@ def build_training(
         kl_weight: weight of the KL term; None without a CVAE.
         backbone_weights: of a new network's image encoder, see `load_backbone_weights`.
         augmentation: how samples are changed; None leaves them as they are.
+        execution: of its chunks by default, which the policy carries.
 
     Raises:
         UserError: a setting is impossible, or a resumed run cannot change it.
@@ -67,6 +72,12 @@ def build_training(
         policy = ACTPolicy(config, data.schema, statistics)
         if checkpoint is None:
             load_backbone_weights(policy.act.image_encoder.backbone, backbone_weights)
+    policy.execution = execution
+    if (execution.execute_steps or 0) > config.chunk_length:
+        raise UserError(
+            f"execution.execute_steps={execution.execute_steps}: expected at most "
+            f"model.chunk_length, {config.chunk_length}"
+        )
     shown = {*policy.demonstration_seeds, *data.demonstration_seeds}
     policy.demonstration_seeds = tuple(sorted(shown))
     names = [episode.name for episode in data.dataset.episodes]

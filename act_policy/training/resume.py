@@ -31,6 +31,25 @@ def finished(checkpoint: Path, max_steps: int, max_minutes: float | None = None)
     return None
 
 
+def steps_within(checkpoint: Path, minutes: float) -> int:
+    """Return the last step of a run that may train for so many minutes in all.
+
+    It is as fast as it was before. The cosine is stretched to the new end: a run that was finished
+    goes on at the learning rate that a longer one would have had by now.
+
+    Raises:
+        UserError: the file is not a checkpoint of a run, or that time is over.
+    """
+    run = _read_run(checkpoint)
+    step, taken = int(run["global_step"]), float(run["training"]["minutes"])
+    if minutes <= taken:
+        raise UserError(
+            f"budget: {checkpoint} has {taken:.1f} minutes of training already, and a budget is "
+            "for all of them; give more"
+        )
+    return step + max(int(step * (minutes / taken - 1)), 1) if taken > 0 else step + 1
+
+
 def check_same_averaging(checkpoint: Path, optimizer: OptimizerConfig) -> None:
     """Raise UserError if weights are averaged now and were not, or the other way round."""
     averaged = any(name.startswith("average.") for name in _read_run(checkpoint)["state_dict"])

@@ -1,4 +1,4 @@
-"""Build caches of decoded frames: in parallel, once, and whole or not at all."""
+"""Build caches of decoded frames: in parallel, once, and continued after an interruption."""
 
 import copy
 import errno
@@ -8,14 +8,15 @@ import shutil
 import threading
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
 from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
+from act_policy.data.frames.journal import Journal
 from act_policy.errors import UserError
 from act_policy.system.atomic import atomic_file, remove_partial_files
 from act_policy.system.locks import lock, lock_shared, try_lock
@@ -37,8 +38,18 @@ class CacheFile(NamedTuple):
 
     @property
     def report(self) -> Path:
-        """JSON, {"undecodable": [[episode, step], ...]}; written last."""
+        """JSON, {"undecodable": [[episode, step], ...]}; written when every frame is."""
         return self.path.with_suffix(".json")
+
+    @property
+    def unfinished(self) -> Path:
+        """The file until every frame is in it."""
+        return self.path.with_suffix(".unfinished")
+
+    @property
+    def journal(self) -> Path:
+        """Says which episodes are in `unfinished`, see `Journal`."""
+        return self.path.with_suffix(".journal")
 
     @property
     def frame_size(self) -> int:
@@ -73,8 +84,8 @@ def build(
 ) -> list[InUse]:
     """Decode the caches that are missing; of several processes one decodes and the others wait.
 
-    A builder that is killed leaves no cache. Caches of other selections that no process uses are
-    removed.
+    Where a builder is interrupted or killed the next one goes on, episode by episode; an error
+    leaves nothing. Caches of other selections that no process uses are removed.
 
     Args:
         dataset: the demonstrations; its `frame` is called in several threads, on copies.
@@ -84,6 +95,7 @@ def build(
 
     Raises:
         UserError: a frame cannot be decoded, or the disk is full.
+        KeyboardInterrupt: with a message that says how to go on.
     """
     if not caches:
         return []
@@ -96,8 +108,19 @@ def build(
                     lock(file)
                 if missing := [cache for cache in caches if not cache.is_whole]:
                     _remove_unused(folder, caches)
-                    _decode(dataset, missing, undecodable)
+                    try:
+                        _decode(dataset, missing, undecodable)
+                    except Exception:  # not an interruption: nothing is in the way of a new attempt
+                        for cache in missing:
+                            cache.journal.unlink(missing_ok=True)
+                            cache.unfinished.unlink(missing_ok=True)
+                        raise
         return [InUse(cache.path) for cache in caches]
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"while decoding; the episodes that are decoded stay in {folder}, and the same command "
+            "goes on with the others"
+        ) from None
     except OSError as error:
         need = sum(cache.size for cache in caches)
         raise UserError(
@@ -118,6 +141,10 @@ def _remove_unused(folder: Path, needed: Sequence[CacheFile]) -> None:
             if try_lock(file):
                 path.with_suffix(".json").unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
+    for path in folder.glob("*-????????????????.unfinished"):
+        if path.with_suffix(".frames") not in kept and _camera_part(path) in cameras:
+            path.with_suffix(".journal").unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
 
 def _camera_part(path: Path) -> str:
@@ -126,33 +153,42 @@ def _camera_part(path: Path) -> str:
 
 def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecodable: str) -> None:
     """Decode every frame into its place, episode by episode, with one thread per core."""
-    need = sum(cache.size for cache in caches)
     folder = caches[0].path.parent
-    remove_partial_files(folder)  # a killed builder's may be as large as what is needed now
+    remove_partial_files(folder)
+    journals = [Journal(cache.journal, cache.unfinished, cache.size) for cache in caches]
+    begun = [bool(journal.undecodable) for journal in journals]
+    need = sum(cache.size for cache, there in zip(caches, begun, strict=True) if not there)
     free = shutil.disk_usage(folder).free
     if need > free:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {_bytes(free)} are free")
     names = ", ".join(cache.camera.name for cache in caches)
     frames = sum(cache.frames for cache in caches)
+    done = sum(int(dataset.lengths[e]) for journal in journals for e in journal.undecodable)
     print(
         f"decoding {frames} frames of {names}, once: they stay in {folder} and take "
-        f"{_bytes(need)} of the {_bytes(free)} that are free",
+        f"{_bytes(sum(cache.size for cache in caches))} of the {_bytes(free)} that are free"
+        + (f"; {done} are decoded already" if done else ""),
         flush=True,
     )
     own = threading.local()  # each thread opens its own files
     stop = threading.Event()
 
-    with tqdm(total=frames, desc="decoding", unit="frame", disable=None) as bar:
+    with tqdm(total=frames, initial=done, desc="decoding", unit="frame", disable=None) as bar:
 
-        def decode_episode(cache: CacheFile, episode: int, place: int, file: int) -> list[int]:
-            """Write an episode's frames, the first at `place`; return the undecodable steps."""
+        def decode_episode(
+            cache: CacheFile, episode: int, place: int, file: int
+        ) -> list[int] | None:
+            """Write an episode's frames, the first at `place`; return the undecodable steps.
+
+            None if it was told to stop before it had written all of them.
+            """
             if not hasattr(own, "dataset"):
                 own.dataset = copy.copy(dataset)
                 own.dataset.close()
             broken: list[int] = []
             for step in range(int(dataset.lengths[episode])):
                 if stop.is_set():
-                    break
+                    return None
                 try:
                     frame = own.dataset.frame(episode, step, cache.camera.name)
                     _write(file, frame, (place + step) * cache.frame_size)
@@ -164,24 +200,47 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
             return broken
 
         with ThreadPoolExecutor(usable_cores()) as pool:
-            for cache in caches:
-                with atomic_file(cache.path) as file:
-                    # a file system that is too full says so now
-                    os.posix_fallocate(file.fileno(), 0, cache.size)
-                    jobs: dict[int, Future[list[int]]] = {}
+            for cache, journal in zip(caches, journals, strict=True):
+                with _open_unfinished(cache, new=not journal.undecodable) as file:
+                    jobs: dict[Future[list[int] | None], int] = {}
                     place = 0
                     for episode in cache.episodes:
-                        job = pool.submit(decode_episode, cache, episode, place, file.fileno())
-                        jobs[episode] = job
+                        if episode not in journal.undecodable:
+                            job = pool.submit(decode_episode, cache, episode, place, file.fileno())
+                            jobs[job] = episode
                         place += int(dataset.lengths[episode])
                     try:
-                        broken = [(e, step) for e, job in jobs.items() for step in job.result()]
+                        for job in as_completed(jobs):
+                            if (broken := job.result()) is not None:
+                                journal.note(jobs[job], broken)
+                            if journal.is_due():
+                                journal.write(file)
                     except BaseException:
                         stop.set()  # the file must stay open while a thread may write
                         pool.shutdown(cancel_futures=True)
+                        for job, episode in jobs.items():
+                            if job.cancelled() or job.exception() is not None:
+                                continue
+                            if (broken := job.result()) is not None:
+                                journal.note(episode, broken)
                         raise
-                with atomic_file(cache.report) as file:
-                    file.write(json.dumps({"undecodable": broken}).encode())
+                    finally:
+                        journal.write(file)
+                    every = [(e, step) for e in cache.episodes for step in journal.undecodable[e]]
+                    with atomic_file(cache.report) as report:
+                        report.write(json.dumps({"undecodable": every}).encode())
+                    os.replace(cache.unfinished, cache.path)
+                cache.journal.unlink(missing_ok=True)
+
+
+def _open_unfinished(cache: CacheFile, new: bool) -> BinaryIO:
+    """Open the file to write into, with its whole size reserved."""
+    if new:
+        cache.journal.unlink(missing_ok=True)
+    file = cache.unfinished.open("w+b" if new else "r+b")
+    # a file system that is too full says so now
+    os.posix_fallocate(file.fileno(), 0, cache.size)
+    return file
 
 
 def _bytes(size: int) -> str:

@@ -9,12 +9,14 @@ import torch
 from tqdm import tqdm
 
 from act_policy.training.metrics_file import MetricsFile
+from act_policy.training.plan.plan import show_seconds
 
 
 class Progress(lightning.Callback):
     """Logs every few steps and after each held-out loss; shows one bar for the whole run.
 
-    Without a terminal, a line every `line_seconds` takes the place of the bar.
+    Without a terminal, a line every `line_seconds` takes the place of the bar. Both tell the time
+    that is left, at the speed so far with held-out losses included.
     """
 
     def __init__(self, line_seconds: float = 20.0) -> None:
@@ -24,6 +26,7 @@ class Progress(lightning.Callback):
         self._shown: dict[str, str] = {}
         self._samples = 0
         self._since = self._last_line = time.monotonic()
+        self._begin = self._since, 0
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         """Start at the step from which training goes on."""
@@ -31,6 +34,7 @@ class Progress(lightning.Callback):
             if isinstance(logger, MetricsFile) and trainer.global_step:
                 logger.continue_from(trainer.global_step)
         self._since = self._last_line = time.monotonic()
+        self._begin = self._since, trainer.global_step
         if trainer.is_global_zero and self.stream.isatty():
             self._bar = tqdm(
                 total=module.max_steps,
@@ -103,4 +107,18 @@ class Progress(lightning.Callback):
             self._last_line = time.monotonic()
             losses = "  ".join(f"{name} {value}" for name, value in self._shown.items())
             step = f"step {trainer.global_step}/{module.max_steps}"
-            print(f"{step}  {module.minutes:.1f} min  {losses}", file=self.stream, flush=True)
+            left = show_seconds(self._seconds_left(trainer, module))
+            print(
+                f"{step}  {module.minutes:.1f} min  {losses}  {left} left",
+                file=self.stream,
+                flush=True,
+            )
+
+    def _seconds_left(self, trainer: lightning.Trainer, module: Any) -> float:
+        """Seconds until the last step, or until the limit in minutes if that comes first."""
+        began, first = self._begin
+        pace = (time.monotonic() - began) / max(trainer.global_step - first, 1)
+        left: float = pace * max(module.max_steps - trainer.global_step, 0)
+        if module.max_minutes is not None:
+            left = min(left, 60 * max(module.max_minutes - module.minutes, 0.0))
+        return left

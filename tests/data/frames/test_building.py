@@ -43,7 +43,7 @@ def start_builder(folder, cache, pause):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
 
 
-def test_two_builders_decode_once_and_a_killed_one_leaves_nothing(tmp_path):
+def test_two_builders_decode_once_after_one_that_was_killed(tmp_path):
     folder = compressed_folder(tmp_path / "demonstrations")
     killed = start_builder(folder, tmp_path / "cache", 60)
     try:
@@ -64,6 +64,49 @@ def test_two_builders_decode_once_and_a_killed_one_leaves_nothing(tmp_path):
     dataset = open_dataset(folder)
     store = FrameStore(dataset, tmp_path / "cache")
     np.testing.assert_array_equal(store.read("top", np.arange(9)), every_frame(dataset, "top"))
+
+
+def test_an_interrupted_builder_is_continued(tmp_path, monkeypatch, capsys):
+    folder = compressed_folder(tmp_path)
+    dataset = open_dataset(folder)
+    first = int(dataset.lengths[0])
+    monkeypatch.setattr(cache_building, "usable_cores", lambda: 1)
+    write, written = cache_building._write, []
+
+    def interrupted(*arguments):
+        if len(written) == first + 1:  # in the second episode
+            raise KeyboardInterrupt
+        written.append(write(*arguments))
+
+    monkeypatch.setattr(cache_building, "_write", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"while decoding; .*the same command goes on"):
+        FrameStore(dataset)
+    left = sorted(path.name.rpartition(".")[2] for path in cache_folder(dataset).glob("*"))
+    assert left == ["journal", "lock", "unfinished"]
+
+    written.clear()
+    monkeypatch.setattr(cache_building, "_write", lambda *a: written.append(write(*a)))
+    store = FrameStore(dataset)
+    assert len(written) == 9 - first
+    assert f"; {first} are decoded already" in capsys.readouterr().out
+    np.testing.assert_array_equal(store.read("top", np.arange(9)), every_frame(dataset, "top"))
+    left = sorted(path.name.rpartition(".")[2] for path in cache_folder(dataset).glob("*"))
+    assert left == ["frames", "json", "lock"]
+
+
+def test_what_was_begun_for_another_selection_is_removed(tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    folder = compressed_folder(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(cache_building, "_write", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            FrameStore(open_dataset(folder))
+    frames = cache_folder(open_dataset(folder))
+    assert list(frames.glob("*.unfinished"))
+    FrameStore(open_demonstrations(folder, {"exclude": [0]}))
+    assert not list(frames.glob("*.unfinished"))
 
 
 def test_the_size_is_printed_and_a_full_disk_is_refused(tmp_path, monkeypatch, capsys):

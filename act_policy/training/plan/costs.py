@@ -1,0 +1,129 @@
+"""The rules for time and disk: the budget, where decoded images are, how many steps there are."""
+
+import math
+import re
+from typing import Any
+
+from act_policy.errors import UserError
+from act_policy.training.plan.choices import BY_HAND, Sizes
+from act_policy.training.plan.facts import ByHand, DataFacts, MachineFacts, Measured, Workload
+from act_policy.training.plan.plan import Choice, show_bytes, show_seconds
+
+CPU_BUDGET, NO_BUDGET = "1h", "none"
+USED_FOR_STEPS = 0.9
+"""Share of the time after decoding; the rest is for starting, held-out losses and checkpoints."""
+
+LARGEST_CACHE, SHARE_OF_DISK, SHARE_OF_BUDGET = 20e9, 0.1, 0.25
+"""Images are decoded while training if keeping them took more bytes, free disk or time."""
+MOST_WORKERS = 8
+"""Each keeps up to a quarter of a gigabyte of decoded images."""
+
+LEAST_SAMPLES, MOST_SAMPLES, MOST_PASSES = 64_000, 1_280_000, 100
+"""Shown in a schedule however few or many demonstrations there are, and of each of their steps.
+The least gave 94 of 100 cubes handed over; the others are not measured."""
+
+CPU_SECONDS_PER_PIXEL, GPU_SECONDS_PER_PIXEL = 1e-6, 1e-8
+"""Of training, per core and per GPU: a guess for the first draft, before a step is measured."""
+
+
+def choose_budget(machine: MachineFacts, by_hand: ByHand) -> Choice:
+    """Choose the time for all of it, in seconds, by which sizes and steps are chosen.
+
+    None is without a limit. It also ends training, unless the user gave a number of steps alone.
+    """
+    name, change = "budget", "budget=30m"
+    given = by_hand.get("budget")
+    if given is None and (minutes := by_hand.get("max_minutes")) is not None:
+        given = f"{minutes}m"
+    if given is not None:
+        seconds = parse_time("budget", given)
+        return Choice(name, seconds, show_seconds(seconds), BY_HAND, change)
+    if machine.gpu:
+        return Choice(name, None, NO_BUDGET, "a GPU trains until it has seen enough, see steps", change)
+    seconds = parse_time("budget", CPU_BUDGET)
+    if by_hand.get("max_steps") is not None:
+        return Choice(name, seconds, NO_BUDGET, "you set the number of steps", change)
+    settings = {"budget": CPU_BUDGET}
+    reason = "for decoding and training together; a CPU's default"
+    return Choice(name, seconds, show_seconds(seconds), reason, change, settings)
+
+
+def choose_cache(
+    data: DataFacts, machine: MachineFacts, by_hand: ByHand, sizes: Sizes, budget: float | None
+) -> Choice:
+    """Choose whether all images are decoded once and kept: bytes; None decodes while training."""
+    name, change = "decoding", "data.cache=null or FOLDER"
+    size = data.frames * sum(height * width * 3 for height, width in sizes)
+    workers = min(max(machine.cores - 1, 1) if machine.gpu else machine.cores, MOST_WORKERS)
+    once: dict[str, Any] = {"data.cache": "auto", "data.workers": 0}
+    while_training: dict[str, Any] = {"data.cache": None, "data.workers": workers}
+    in_words = f"while training, {workers} workers"
+    if by_hand.has("data.cache") and by_hand.get("data.cache") is None:
+        return Choice(name, None, in_words, BY_HAND, change, while_training)
+    if data.read_raw and sizes == tuple((c.height, c.width) for c in data.cameras):
+        return Choice(name, 0, "not needed", "the files hold the images raw", change, once)
+    if by_hand.has("data.cache"):
+        return Choice(name, size, f"once, {show_bytes(size)}", BY_HAND, change, once)
+    if by_hand.get("data.undecodable") == "skip":
+        reason = "to find the images that data.undecodable=skip leaves out"
+        return Choice(name, size, f"once, {show_bytes(size)}", reason, change, once)
+    most = int(min(LARGEST_CACHE, machine.free_disk * SHARE_OF_DISK))
+    if size > most:
+        reason = f"a cache would take {show_bytes(size)}; the limit on this disk is {show_bytes(most)}"
+        return Choice(name, None, in_words, reason, change, while_training)
+    seconds = data.frames * len(sizes) * data.decoding_seconds / machine.cores
+    if budget is not None and seconds > budget * SHARE_OF_BUDGET:
+        reason = f"decoding all first would take {show_seconds(seconds)}, too much of the budget"
+        return Choice(name, None, in_words, reason, change, while_training)
+    reason = "into a cache at this size, which later runs use too"
+    return Choice(name, size, f"once, {show_bytes(size)}", reason, change, once)
+
+
+def choose_steps(
+    data: DataFacts,
+    by_hand: ByHand,
+    held_out: int,
+    batch: int,
+    affordable_samples: float,
+    step_seconds: float,
+) -> Choice:
+    """Choose how long to train."""
+    name, change = "steps", "max_steps=N"
+    wanted = enough_samples(data)
+    steps = max(int(min(wanted, affordable_samples) / batch), 1)
+    steps = steps // 10 * 10 or steps
+    reason = "enough for this many demonstrations"
+    if affordable_samples < wanted:
+        reason = f"what the budget allows: a step takes {step_seconds:.2g} s here"
+    if (given := by_hand.get("max_steps")) is not None:
+        steps, reason = given, BY_HAND
+    passes = steps * batch / max(data.frames * (1 - held_out / len(data.lengths)), 1)
+    shown = f"{steps:,}, {passes:.0f} passes" if passes > 5 else f"{steps:,}, {passes:.1f} passes"
+    return Choice(name, steps, shown, reason, change, {"max_steps": steps})
+
+
+def enough_samples(data: DataFacts) -> int:
+    """Return how many samples are enough for so many demonstrations."""
+    return min(max(MOST_PASSES * data.frames, LEAST_SAMPLES), MOST_SAMPLES)
+
+
+def estimate_step(workload: Workload, machine: MachineFacts, measured: Measured) -> float:
+    """Estimate the seconds of a training step: measured, or by its pixels from the nearest one."""
+    if workload in measured:
+        return measured[workload]
+    if not measured:
+        per_core = CPU_SECONDS_PER_PIXEL / machine.cores
+        return workload.pixels * (GPU_SECONDS_PER_PIXEL if machine.gpu else per_core)
+    nearest = min(measured, key=lambda one: abs(math.log(one.pixels / workload.pixels)))
+    return measured[nearest] * workload.pixels / nearest.pixels
+
+
+def parse_time(name: str, given: Any) -> float:
+    """Read a time such as "1h", "90m", "1h30m" or "45s" as seconds; UserError if it is none."""
+    number = r"(\d+(?:\.\d+)?)"
+    found = re.fullmatch(rf"(?:{number}h)?(?:{number}m)?(?:{number}s)?", str(given).strip())
+    parts = found.groups() if found else (None, None, None)
+    seconds = sum(float(p or 0) * unit for p, unit in zip(parts, (3600, 60, 1), strict=True))
+    if not seconds > 0:
+        raise UserError(f"{name}={given}: expected a time such as 30m, 1h or 1h30m")
+    return seconds
