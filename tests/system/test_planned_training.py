@@ -24,7 +24,8 @@ def test_the_plan_alone_is_printed(demonstrations: Path, tmp_path: Path) -> None
     path = f"data.path={demonstrations}"
     done = call_script("train.py", path, "plan=only", "model=act_tiny", cwd=tmp_path, **CPU)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"plan for {demonstrations}\n  4 demonstrations, 3 s in all at 10 ")
+    facts = f"plan for {demonstrations}\n  4 demonstrations, 3 s in all at 10 steps a second; "
+    assert done.stdout.startswith(facts)
     for words in ("images", "small enough as they are", "max_steps=N", "time: about", "disk: "):
         assert words in done.stdout
     assert list(tmp_path.iterdir()) == []

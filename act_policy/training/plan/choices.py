@@ -25,12 +25,13 @@ class ImageSize(NamedTuple):
     reason: str
 
 
+FINER = "finer than a cube needs: there is time for it"
 IMAGE_SIZES = (
     ImageSize(72 * 96, 0, "coarse: there is no time to learn from finer images"),
     # 64,000 samples gave 94 of 100 on average, 153,600 gave 100
     ImageSize(96 * 128, 60_000, "fine enough to grasp a cube (in simulation)"),
-    ImageSize(120 * 160, 450_000, "finer than a cube needs: there is time for it"),  # not measured
-    ImageSize(240 * 320, 1_000_000, "finer than a cube needs: there is time for it"),  # not measured
+    ImageSize(120 * 160, 450_000, FINER),  # not measured
+    ImageSize(240 * 320, 1_000_000, FINER),  # not measured
 )
 KEPT_AS_IS = 1.3
 """An image of at most so many times the pixels is not scaled."""
@@ -133,7 +134,7 @@ def choose_execution(data: DataFacts, by_hand: ByHand, chunk: int) -> Choice:
     if (steps := by_hand.get(key)) is not None:
         return Choice(name, steps, _show_steps(steps, data.rate), BY_HAND, change)
     if by_hand.has("init"):
-        return Choice(name, None, "that of init=", "the network and its chunks stay as they are", change)
+        return Choice(name, None, "that of init=", "network and chunks stay as they are", change)
     if data.moves_by == "movement":
         steps = max(chunk // EXECUTED_SHARE, 1)
         shown = _show_steps(steps, data.rate)

@@ -39,7 +39,9 @@ def choose_budget(machine: MachineFacts, by_hand: ByHand) -> Choice:
         seconds = parse_time("budget", given)
         return Choice(name, seconds, show_seconds(seconds), BY_HAND, change)
     if machine.gpu:
-        return Choice(name, None, NO_BUDGET, "a GPU trains until it has seen enough, see steps", change)
+        return Choice(
+            name, None, NO_BUDGET, "a GPU trains until it has seen enough (steps)", change
+        )
     seconds = parse_time("budget", CPU_BUDGET)
     if by_hand.get("max_steps") is not None:
         return Choice(name, seconds, NO_BUDGET, "you set the number of steps", change)
@@ -69,7 +71,7 @@ def choose_cache(
         return Choice(name, size, f"once, {show_bytes(size)}", reason, change, once)
     most = int(min(LARGEST_CACHE, machine.free_disk * SHARE_OF_DISK))
     if size > most:
-        reason = f"a cache would take {show_bytes(size)}; the limit on this disk is {show_bytes(most)}"
+        reason = f"a cache would take {show_bytes(size)}, the limit here is {show_bytes(most)}"
         return Choice(name, None, in_words, reason, change, while_training)
     seconds = data.frames * len(sizes) * data.decoding_seconds / machine.cores
     if budget is not None and seconds > budget * SHARE_OF_BUDGET:

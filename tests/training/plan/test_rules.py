@@ -121,9 +121,7 @@ def test_every_line_shows_choice_reason_and_setting() -> None:
 
 
 def test_the_readme_shows_a_plan() -> None:
-    data = replace(
-        DATA["so101"], cameras=(Camera("front", *VGA), Camera("wrist", *VGA)), rate=30.0
-    )
+    data = replace(DATA["so101"], cameras=(Camera("front", *VGA), Camera("wrist", *VGA)), rate=30.0)
     plan = show_plan(make_plan(data, LAPTOP), data, LAPTOP, "FOLDER")
     readme = (Path(__file__).parents[3] / "README.md").read_text()
     assert f"```\n{plan}\n```" in readme
