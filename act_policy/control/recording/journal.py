@@ -10,7 +10,6 @@ import json
 import os
 import queue
 import threading
-import time
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -67,11 +66,16 @@ class JournalWriter:
         # whether a step begins a stretch, and its record; or the end of a stretch; or of all
         self._waiting: queue.Queue[tuple[bool, np.ndarray] | bytes | None] = queue.Queue(most)
         self._file: BinaryIO | None = None
+        self._changing = threading.Lock()  # of the file
+        self._failed = False
         self.paths: list[Path] = []
         self.problem = ""  # why the rest of the run is not recorded; empty while all is well
         self._begins = True  # the next step begins a stretch
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._write_steps, name="journal", daemon=True)
+        self._syncs = threading.Thread(target=self._sync, name="journal sync", daemon=True)
         self._thread.start()
+        self._syncs.start()
 
     def add(
         self,
@@ -121,12 +125,14 @@ class JournalWriter:
         if self._thread.is_alive():
             self._waiting.put(None)
             self._thread.join()
+        self._closed.set()
+        self._syncs.join()
 
     def _write_steps(self) -> None:
-        steps, synced, failed = 0, time.monotonic(), False
+        steps = 0
         try:
             while (item := self._waiting.get()) is not None:
-                if failed:
+                if self._failed:
                     continue
                 try:
                     if isinstance(item, bytes):
@@ -141,21 +147,37 @@ class JournalWriter:
                     record["checksum"] = zlib.crc32(raw[:-4].data)
                     self._put(raw.data)
                     steps += 1
-                    if time.monotonic() - synced > SYNC_TIME and self._file is not None:
-                        os.fsync(self._file.fileno())
-                        synced = time.monotonic()
                 except OSError as error:
-                    failed = True
-                    self.problem = f"{error.strerror}: the rest is not recorded"
+                    self._fail(error)
         finally:
+            self._close_file()
+
+    def _fail(self, error: OSError) -> None:
+        self._failed = True
+        self.problem = f"{error.strerror}: the rest is not recorded"
+
+    def _sync(self) -> None:
+        """In a thread of its own: a step that waited for it in memory would be lost by a kill."""
+        while not self._closed.wait(SYNC_TIME):
+            with self._changing:
+                descriptor = None if self._file is None else os.dup(self._file.fileno())
+            if descriptor is not None:
+                try:
+                    os.fsync(descriptor)
+                except OSError as error:
+                    self._fail(error)
+                finally:
+                    os.close(descriptor)
+
+    def _close_file(self) -> None:
+        with self._changing:
             if self._file is not None:
                 self._file.close()
+            self._file = None
 
     def _open_next(self) -> None:
         """Make and lock the next journal; the lock says that its writer lives."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._close_file()
         while self._file is None:
             path = self._folder / f"episode_{next_number(self._folder):06d}{SUFFIX}"
             with suppress(FileExistsError):

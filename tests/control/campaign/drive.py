@@ -201,8 +201,8 @@ def drive(
     ready = None
 
     def press(key: str | signal.Signals) -> None:
-        if key is signal.SIGUSR1:
-            process.send_signal(key)  # it is for the loop alone
+        if key in (signal.SIGUSR1, signal.SIGKILL):
+            process.send_signal(key)  # for the loop alone; what it started has to notice
         elif isinstance(key, signal.Signals):
             os.killpg(process.pid, key)  # as a terminal does, and a system
         else:

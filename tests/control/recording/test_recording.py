@@ -244,6 +244,52 @@ def test_a_disk_that_stands_still_never_holds_up_the_arm(
     assert episode.steps in (5, 6)
 
 
+def test_no_step_waits_in_memory_for_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill would lose it there."""
+    syncing, goes_on = threading.Event(), threading.Event()
+
+    def stand_still(descriptor: int) -> None:
+        syncing.set()
+        assert goes_on.wait(30)
+
+    monkeypatch.setattr(os, "fsync", stand_still)
+    monkeypatch.setattr("act_policy.control.recording.journal.SYNC_TIME", 0.01)
+    writer = JournalWriter(tmp_path, SCHEMA, {})
+    writer.add(*a_step(0))
+    assert syncing.wait(30)
+    before = writer.paths[0].stat().st_size
+    for step in range(1, 20):
+        writer.add(*a_step(step))
+    for _ in range(1000):
+        if (written := writer.paths[0].stat().st_size - before) >= 19 * 193:
+            break
+        time.sleep(0.01)
+    goes_on.set()
+    writer.close()
+    assert written == 19 * 193
+    assert recover(tmp_path) == [Recorded(tmp_path / "episode_000000.hdf5", 20)]
+
+
+def test_a_sync_that_fails_stops_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr("act_policy.control.recording.journal.SYNC_TIME", 0.01)
+    writer = JournalWriter(tmp_path, SCHEMA, {})
+    for step in range(1000):
+        writer.add(*a_step(step))
+        if writer.problem:
+            break
+        time.sleep(0.01)
+    writer.close()
+    assert writer.problem == "Input/output error: the rest is not recorded"
+
+
 def a_step(number: int) -> tuple[Observation[np.ndarray], np.ndarray, bool, float]:
     """Values that tell the number, at the schema's rate."""
     images = {name: np.full((4, 6, 3), number % 256, np.uint8) for name in SCHEMA.camera_names}
