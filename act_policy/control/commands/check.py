@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -13,8 +14,9 @@ from act_policy.control.commands.watch import watch_joints
 from act_policy.control.doubts import near_zero
 from act_policy.control.pacing import Pacer
 from act_policy.control.robots.contract import Contract
-from act_policy.control.robots.robot import Reading, RobotReader
-from act_policy.control.safety.camera_watch import ImageFault
+from act_policy.control.robots.robot import Reading
+from act_policy.control.safety.blind_spots import find_blind_spots
+from act_policy.control.safety.camera_watch import WARMTH_MARGIN, ImageFault
 from act_policy.errors import UserError
 from act_policy.images.levels import frame_levels
 from act_policy.types import Observation
@@ -48,29 +50,35 @@ def check(deployment: Deployment, seconds: float) -> list[str]:
         UserError: the robot lacks something that the policy needs; nothing else can be checked.
     """
     contract, schema = deployment.contract, deployment.contract.schema
-    watch = deployment.watch(seconds)
+    watch, looks = deployment.watch(seconds), ImageLooks()
     looked: list[float] = []
-    reading: Reading | None = None
-    image_faults: dict[str, ImageFault] = {}  # the first of each kind and camera
-    reader = RobotReader(deployment.robot, contract.config.safety.failed_reads)
+    first: float | None = None  # when the robot had answered for the first time
+    doubt = ""  # the first, of when images were taken
+    reader = deployment.reader()
     pacer = Pacer(1 / schema.rate)
-    while reading is None or len(looked) < 3 or time.monotonic() - pacer.begun < seconds:
+    while first is None or len(looked) < 3 or looked[-1] - first < seconds:
         looked.append(time.monotonic())
         if (seen := reader.read()) is None:
             pacer.wait()
             continue
-        reading, observation = seen, contract.observation(seen)
-        doubt = deployment.doubt_captured(reading, looked[-1], time.monotonic())
-        for fault in watch.faults(observation.images, time.monotonic()):
-            image_faults.setdefault(fault.name, fault)
+        reading, observation, now = seen, contract.observation(seen), time.monotonic()
+        first = now if first is None else first
+        doubt = doubt or deployment.doubt_captured(reading, looked[-1], now)
+        looks.add(watch.faults(observation.images, now), watch.odd)
         pacer.wait()
     lines = _describe(contract, reading, observation)
+    image_problems, image_warnings = looks.report()
+    warnings = [*image_warnings, *_find_odd_colours(contract, observation)]
+    warnings += find_blind_spots(
+        schema.camera_names, contract.ranges.images, contract.config.safety
+    )
     if reader.failures:
-        times = f"{reader.failures} of {len(looked)} times"
-        lines.append(f"warning   {times} {reader.reason}")
+        warnings.append(f"{reader.failures} of {len(looked)} times {reader.reason}")
+    if seconds < START_CHECK_TIME:
+        warnings.append(f"{seconds:g} s are too short to notice every image that is old or frozen")
+    lines += [f"warning   {warning}" for warning in warnings]
     problems = [doubt.sentence for doubt in contract.doubts]
-    problems += [fault.sentence for _, fault in sorted(image_faults.items())]
-    problems += [doubt] if doubt else []
+    problems += [*image_problems, *([doubt] if doubt else [])]
     problems += contract.pose_outside(observation.state)
     try:
         rate = contract.check_rate(looked)
@@ -86,6 +94,52 @@ def check(deployment: Deployment, seconds: float) -> list[str]:
     verdict = "nothing was sent; " + ("not ready" if problems else "ready")
     deployment.say("\n".join([*lines, *(f"problem   {each}" for each in problems), verdict]))
     return problems
+
+
+class ImageLooks:
+    """Collects, look by look, what is wrong with the images of a robot that does not move."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._faults: dict[str, ImageFault] = {}  # the first of each kind and camera
+        self._odd: dict[str, list[ImageFault]] = {}  # camera -> what was unlike in each look
+
+    def add(self, faults: Iterable[ImageFault], odd: Mapping[str, ImageFault]) -> None:
+        """Note what would stop a moving arm, and what was unlike the demonstrations (by camera)."""
+        self._looks += 1
+        for fault in faults:
+            self._faults.setdefault(fault.name, fault)
+        for camera, fault in odd.items():
+            self._odd.setdefault(camera, []).append(fault)
+
+    def report(self) -> tuple[list[str], list[str]]:
+        """The problems, and what was too rare to be one.
+
+        Light, colours and exchanged cameras are a problem in half of the looks or more, whatever
+        the time after which they stop a moving arm: here it can wait.
+        """
+        faults, warnings = dict(self._faults), []
+        for _, odd in sorted(self._odd.items()):
+            if any(fault.name in faults for fault in odd):
+                continue
+            if 2 * len(odd) >= self._looks:
+                faults[odd[-1].name] = odd[-1]
+            else:
+                warnings.append(f"{odd[-1].sentence}; in {len(odd)} of {self._looks} looks")
+        return [fault.sentence for _, fault in sorted(faults.items())], warnings
+
+
+def _find_odd_colours(contract: Contract, observation: Observation[np.ndarray]) -> list[str]:
+    """Describe cameras whose colours are not the demonstrated ones, and not exchanged either."""
+    found = []
+    for name, levels in contract.ranges.images.items():
+        (low, high), warmth = levels.warmth, frame_levels(observation.images[name]).warmth
+        if warmth < low - WARMTH_MARGIN or warmth > high + WARMTH_MARGIN:  # never where unknown
+            found.append(
+                f"camera {name}: red minus blue is {warmth:.2f}, demonstrated was {low:.2f} to "
+                f"{high:.2f}; another lamp, or another camera?"
+            )
+    return found
 
 
 def _describe(

@@ -19,6 +19,7 @@ from act_policy.control.robots.robot import (
     LeRobotRobot,
     Reading,
     Robot,
+    RobotReader,
     call_owner,
     load_hook,
     load_robot,
@@ -59,22 +60,19 @@ class Deployment(NamedTuple):
         every = (self.inference, *self.rivals)
         return [self._replace(inference=inference, rivals=()) for inference in every]
 
+    def reader(self) -> RobotReader:
+        """Make a reader that lets pass as many failures as the owner tolerates."""
+        return RobotReader(self.robot, self.contract.config.safety.failed_reads)
+
     def watch(self, seconds: float = math.inf) -> CameraWatch:
         """Make the watch over the cameras.
 
         Args:
-            seconds: for which it looks; it finds what lasts for most of them, since nothing moves
-                meanwhile that could not wait longer.
+            seconds: for which it looks; it finds images that stand still for most of them.
         """
         safety, most = self.contract.config.safety, max(MOST_OF_IT * seconds, SHORTEST_WATCH)
-        return CameraWatch(
-            self.contract.ranges,
-            replace(
-                safety,
-                odd_image_time=min(safety.odd_image_time, most),
-                frozen_camera_time=min(safety.frozen_camera_time, most),
-            ),
-        )
+        still = min(safety.frozen_camera_time, most)
+        return CameraWatch(self.contract.ranges, replace(safety, frozen_camera_time=still))
 
     def doubt_captured(self, reading: Reading, began: float, ended: float) -> str:
         """Say why a reading's moments of capture cannot be; "" if they can."""

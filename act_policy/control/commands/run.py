@@ -16,7 +16,7 @@ from act_policy.control.events import Event, EventLog
 from act_policy.control.loop import ControlLoop, run
 from act_policy.control.recording import lerobot
 from act_policy.control.recording.recording import EpisodeRecorder
-from act_policy.control.robots.robot import load_hook, read_robot
+from act_policy.control.robots.robot import load_hook
 from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.errors import UserError
 from act_policy.types import Camera
@@ -108,7 +108,7 @@ def _open_recorder(
         )
     about = {"policy": options.policy, "robot": options.robot}
     if options.own_size:
-        taken = contract.frames(read_robot(deployment.robot))
+        taken = contract.frames(deployment.reader().read_patiently())
         cameras = [Camera(name, *np.shape(image)[:2]) for name, image in taken.items()]
         schema = replace(schema, cameras=tuple(cameras))
     folder = options.record

@@ -22,7 +22,7 @@ from act_policy.control.events import EventLog
 from act_policy.control.loop import ControlLoop, OperatorDevice, run
 from act_policy.control.pacing import Pacer, RateWatch
 from act_policy.control.robots.contract import Contract
-from act_policy.control.robots.robot import RobotReader, call_owner
+from act_policy.control.robots.robot import call_owner
 from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.errors import UserError
 from act_policy.types import Observation
@@ -188,7 +188,7 @@ def shadow(
     contract, space = deployment.contract, deployment.contract.space
     schema, executor, watch = contract.schema, deployment.executor(), deployment.watch()
     before: np.ndarray | None = None  # proposed at the step before
-    reader = RobotReader(deployment.robot, contract.config.safety.failed_reads)
+    reader = deployment.reader()
     pacer = Pacer(1 / schema.rate)
     turns = RateWatch(schema.rate, contract.config.safety.slowest_rate)
     while not operator.ended and (seconds is None or time.monotonic() - pacer.begun < seconds):

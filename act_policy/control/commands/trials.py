@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from act_policy.control.commands.check import check
+from act_policy.control.commands.check import START_CHECK_TIME, check
 from act_policy.control.commands.deployment import Deployment
 from act_policy.control.commands.lines import Console, LogFile
 from act_policy.control.commands.run import tell
 from act_policy.control.events import EventLog
 from act_policy.control.loop import ControlLoop, run
 from act_policy.control.robots.observed import ObservedRobot
-from act_policy.control.robots.robot import Reading, load_hook, read_robot
+from act_policy.control.robots.robot import Reading, load_hook
 from act_policy.control.trials.film import FilmMaker
 from act_policy.control.trials.report import FILMS, REPORT, write_report
 from act_policy.control.trials.results import RESULTS, TrialResults, read_or_begin
@@ -65,7 +65,7 @@ def trials_command(deployment: Deployment, options: argparse.Namespace, console:
         for left in (folder / FILMS).glob(".*"):  # by a killed command
             left.unlink()
     for each in deployment.each():
-        if problems := check(each, 1.0):
+        if problems := check(each, START_CHECK_TIME):
             raise UserError(f"not started: {problems[0]}")
     start = _find_start(deployment, results)
     code = 0
@@ -190,7 +190,8 @@ def _find_start(deployment: Deployment, results: TrialResults) -> np.ndarray:
     """The start pose of the series (a,): where the arm is as it begins."""
     space, names = deployment.contract.space, deployment.contract.schema.state_names
     if not results.start_pose:
-        observation = deployment.contract.observation(read_robot(deployment.robot), look=False)
+        reading = deployment.reader().read_patiently()
+        observation = deployment.contract.observation(reading, look=False)
         results.start_pose = dict(zip(names, map(float, observation.state), strict=True))
     try:
         state = np.array([results.start_pose[name] for name in names])

@@ -8,7 +8,7 @@ import numpy as np
 
 from act_policy.control.commands.deployment import Deployment
 from act_policy.control.pacing import Pacer
-from act_policy.control.robots.robot import call_owner, read_robot
+from act_policy.control.robots.robot import call_owner
 from act_policy.control.safety.operator_input import OperatorInput
 from act_policy.types import Schema
 
@@ -42,7 +42,7 @@ def watch_joints(
         deployment.say("the arm was let go; support it")
     low, high = contract.ranges.state_low, contract.ranges.state_high
     least = most = before = np.full(schema.state_size, np.nan)
-    operator, pacer = OperatorInput(), Pacer(1 / WATCH_RATE)
+    operator, pacer, reader = OperatorInput(), Pacer(1 / WATCH_RATE), deployment.reader()
     in_place = sys.stdout.isatty()  # else the lines follow one another
     up = ""
     with operator.listening():
@@ -50,7 +50,7 @@ def watch_joints(
         deployment.say(f"{what}; q ends")
         while not operator.ended and (seconds is None or time.monotonic() - pacer.begun < seconds):
             # no image is looked at: a camera that fails must not keep the joints from being seen
-            state = contract.observation(read_robot(deployment.robot), look=False).state
+            state = contract.observation(reader.read_patiently(), look=False).state
             least, most = np.fmin(least, state), np.fmax(most, state)
             lines = _describe(schema, state, before, least, most, low, high)
             if prints:

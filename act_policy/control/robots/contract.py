@@ -179,7 +179,7 @@ def _state_scale(ranges: DemonstratedRanges, space: ActionSpace) -> np.ndarray:
     """
     scale: np.ndarray = np.maximum(ranges.state_high - ranges.state_low, SMALLEST_RANGE)
     moved = np.flatnonzero((space.measured >= 0) & ~np.isfinite(space.period))
-    np.maximum.at(scale, space.measured[moved], space.scale[moved])
+    np.fmax.at(scale, space.measured[moved], space.scale[moved])
     return scale
 
 

@@ -135,11 +135,6 @@ def call_owner(what: str, function: Callable[..., ResultT], *arguments: Any) -> 
         raise UserError(f"{what} failed: {error!r}") from error
 
 
-def read_robot(robot: Robot) -> Reading:
-    """Read a robot's sensors; raise UserError where its driver fails."""
-    return call_owner("the robot's observation", robot.get_observation)
-
-
 class RobotReader:
     """Reads a robot's sensors, and lets pass that its driver fails a few times in a row.
 
@@ -160,7 +155,7 @@ class RobotReader:
             UserError: it failed too often.
         """
         try:
-            reading = read_robot(self._robot)
+            reading = call_owner("the robot's observation", self._robot.get_observation)
         except UserError as error:
             self.failures += 1
             self._in_a_row += 1
@@ -169,6 +164,12 @@ class RobotReader:
                 raise
             return None
         self._in_a_row = 0
+        return reading
+
+    def read_patiently(self) -> Reading:
+        """Return what is measured, after as many failures as are tolerated; raises UserError."""
+        while (reading := self.read()) is None:
+            pass
         return reading
 
 

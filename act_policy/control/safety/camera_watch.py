@@ -100,6 +100,8 @@ class CameraWatch:
         self._changed: dict[str, float] = {}  # when the camera last sent another image
         self._looks: dict[str, deque[tuple[float, bool]]] = {}  # when, and whether it was new
         self._usual: dict[str, float] = {}  # when its levels were last as demonstrated
+        self.odd: dict[str, ImageFault] = {}
+        """Camera -> what its latest image shows unlike the demonstrations, however briefly."""
 
     @property
     def looks(self) -> bool:
@@ -153,6 +155,9 @@ class CameraWatch:
         if name not in seen:
             return None
         fault = self._unlike(name, seen)
+        self.odd.pop(name, None)
+        if fault is not None:
+            self.odd[name] = fault
         if fault is None or name not in self._usual:
             self._usual[name] = now
         return fault if now - self._usual[name] > self._config.odd_image_time else None

@@ -5,6 +5,7 @@ ROBOT_LOG=FILE gets a JSON line per call. `drive` sets it.
 
 import json
 import os
+import resource
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,6 +37,7 @@ class FakeArm:
         self.command: dict[str, float] = {}
         self.kept: dict[str, dict[str, Any]] = {}
         self.random = np.random.default_rng(0)
+        self.looks = 0
         self.then = self.frame_at = time.monotonic()
         self.torque = False
         self.bus = self  # LeRobot's motors are switched by `robot.bus.disable_torque()`
@@ -95,6 +97,8 @@ class FakeArm:
         """Change what was measured."""
         (first, *_, last), joint = self.cameras, self.joints[1]
         image = seen[first]
+        self.looks += 1
+        bright = self.looks % 3 == 0
         spoilt = (
             ("leap", joint, seen[joint] + 57.0),
             ("outside", joint, seen[joint] + 70.0),
@@ -103,6 +107,7 @@ class FakeArm:
             ("black", first, np.zeros_like(image)),
             ("glare", first, np.full_like(image, 255)),
             ("dim", first, image // 8),
+            ("flickering", first, image if bright else image // 8),
             ("bgr", first, image[..., ::-1]),
             ("other_size", first, np.full((120, 160, 3), 90, np.uint8)),
             ("other_type", first, image / 255),
@@ -148,6 +153,7 @@ class FakeArm:
             FAULTS.on("raise_observation")
             or FAULTS.once("raise_observation_once")
             or FAULTS.once("raise_observation_twice", 2)
+            or (FAULTS.on("raise_observation_by_turns") and self.looks % 2)
         ):
             raise ConnectionError("no status packet")
         return seen
@@ -171,6 +177,8 @@ class FakeArm:
 
 
 def make(schema: Schema) -> FakeArm:
+    if FAULTS.on("full_disk"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
     return FakeArm(schema)
 
 

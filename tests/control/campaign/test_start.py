@@ -35,6 +35,8 @@ def test_a_run_is_refused_for_its_pose_its_light_and_its_pace(tmp_path: Path) ->
     [
         ("swapped", "make", "the two seem exchanged"),
         ("bgr", "make", "red and blue seem exchanged"),
+        ("flickering", "make", "camera front: brightness"),
+        ("dim,hang_observation", "make", "camera front: brightness"),  # by a slow first answer
         ("black", "make", "camera front is black"),
         ("frozen", "make", "camera front has sent the same image"),
         ("old_wrist", "make_own", "camera wrist's image was taken 0.4"),
@@ -92,3 +94,21 @@ def test_failed_reads_are_as_many_in_every_command(
     assert life.sent == []
     assert life.calls[-1] == "disconnect"
     assert np.size(life.events) == 0 or command == "run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["check", "--watch"], ["run", "--own-size"]])
+def test_a_bus_that_fails_every_second_time_is_tolerated_wherever_it_is_read(
+    tmp_path: Path, options: list[str]
+) -> None:
+    policy = write_sine_policy(tmp_path / "policy.onnx", SO101)
+    command, *words = options
+    words += ["--record", str(tmp_path / "recorded")] if command == "run" else []
+    life = drive(
+        tmp_path, policy, [], command=command, fault="raise_observation_by_turns",
+        config=CONFIG.format(""), options=[*words, "--seconds", "1"],
+    )  # fmt: skip
+    assert (life.code, life.error) == (0, "")
+    assert "times the robot's observation failed: ConnectionError" in life.output
+    if "--watch" in options:
+        assert len([line for line in life.output.splitlines() if JOINT in line]) > 4
