@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from act_policy.control.recording.recording import recover
 from tests.control.campaign.drive import Life, drive
 from tests.control.campaign.fake_policy import SO101, write_sine_policy
 
@@ -34,6 +35,11 @@ def check_rests(life: Life, moved: bool) -> None:
         assert life.sent == []
 
 
+def words_of(command: str, folder: Path) -> list[str]:
+    """What a command cannot do without."""
+    return ["--out", str(folder / "out"), "--episodes", "2"] if command == "trials" else []
+
+
 @pytest.mark.parametrize(
     ("command", "end"),
     [
@@ -43,6 +49,8 @@ def check_rests(life: Life, moved: bool) -> None:
         pytest.param("check", signal.SIGHUP, marks=pytest.mark.slow),
         pytest.param("check", signal.SIGQUIT, marks=pytest.mark.slow),
         pytest.param("shadow", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("trials", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("trials", signal.SIGHUP, marks=pytest.mark.slow),
         pytest.param("run", signal.SIGHUP, marks=pytest.mark.slow),
         pytest.param("run", signal.SIGTERM, marks=pytest.mark.slow),
     ],
@@ -53,7 +61,7 @@ def test_a_signal_before_anything_moves(
     """While the check looks, and to every process of the group."""
     life = drive(
         tmp_path, policy, [(0.2, end)], command=command, since="connect",
-        options=["--seconds", "30"],
+        options=[*words_of(command, tmp_path), "--seconds", "30"],
     )  # fmt: skip
     check_rests(life, moved=False)
     assert life.code in (128 + end, 0)  # 0 if shadow has begun by then
@@ -76,6 +84,21 @@ def test_a_signal_while_the_arm_moves(policy: Path, tmp_path: Path, end: signal.
     assert f"ended by {end.name}" in life.output
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["trials", "shadow"])
+def test_a_signal_while_another_command_moves_the_arm(
+    policy: Path, tmp_path: Path, command: str, end: signal.Signals
+) -> None:
+    led = ["--drive", "--operator", "tests.control.campaign.fake_robots:leader"]
+    life = drive(
+        tmp_path, policy, [ENTER, (1.5, end)], command=command, config=CONFIG,
+        options=led if command == "shadow" else words_of(command, tmp_path),
+    )  # fmt: skip
+    check_rests(life, moved=True)
+    assert (life.code, life.error) == (0, "")
+
+
 def test_a_bunch_of_signals_does_not_keep_the_robot_connected(policy: Path, tmp_path: Path) -> None:
     """A system that shuts down sends two at once; one of them comes during the disconnecting."""
     keys = [(0.2, signal.SIGTERM), (0.2, signal.SIGHUP), (0.21, signal.SIGTERM)]
@@ -93,6 +116,26 @@ def test_a_full_disk_silences_no_event(policy: Path, tmp_path: Path) -> None:
     )
     for event in ("start: ", "running: ", "end: "):
         assert f"\n{event}" in life.output
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_amid_a_recording_holds_up_nothing(
+    policy: Path, tmp_path: Path
+) -> None:
+    """No file of the command may grow beyond a megabyte, as far as 13 steps."""
+    folder = tmp_path / "recorded"
+    life = drive(
+        tmp_path, policy, [ENTER, (2.5, "q")], config=CONFIG, fault="full_disk",
+        options=["--record", str(folder)],
+    )  # fmt: skip
+    check_rests(life, moved=True)
+    at, detail = next((at, detail) for at, kind, detail in life.events if kind == "recording")
+    assert detail == "File too large: the rest is not recorded"
+    assert (life.times() > at).sum() > 20
+    assert np.ptp(life.values("shoulder_lift.pos")[life.times() > at]) > 5
+    assert "ended by key q; " in life.output  # the summary
+    assert "\n  recording: 1\n" in life.output
+    assert len(recover(folder)) + len(list(folder.glob("*.hdf5"))) > 0
 
 
 def fill(descriptor: int) -> None:

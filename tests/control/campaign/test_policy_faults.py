@@ -1,12 +1,13 @@
 """A policy that breaks, stops answering, is late or dies in mid-run."""
 
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.control.campaign.drive import LIMITS, Life, Person, drive
-from tests.control.campaign.fake_policy import SO101, SO101_NAMES, write_sine_policy
+from tests.control.campaign.fake_policy import RATE, SO101, SO101_NAMES, write_sine_policy
 
 JOINT = "shoulder_lift.pos"
 EVERY = "".join(LIMITS.format(name=name) for name in SO101_NAMES)
@@ -83,6 +84,43 @@ def test_it_has_no_action_for_too_long(tmp_path: Path) -> None:
     assert np.ptp(waits) == 0
     check_rests(life, "starved")
     assert life.code == 0  # it was resumed
+
+
+@pytest.mark.slow
+def test_after_a_short_rest_it_goes_on_without_a_jump_and_many_add_up(tmp_path: Path) -> None:
+    """Each time its answer comes a moment after the chunk of 2 s has ended."""
+
+    def live(person: Person) -> None:
+        go(person)
+        for kind in ("no action", "no action", "starved"):
+            person.faults("stop_policy")
+            person.wait(kind)
+            person.look_on(0.15)
+            person.faults()
+            person.look_on(0.5)
+        person.press("q")
+
+    policy = write_sine_policy(tmp_path / "policy.onnx", SO101)
+    settings = config("max_answer_time = 10\nmax_starved_time = 0.6\n", 30)
+    fast = settings.replace("max_speed = 60", "max_speed = 900").replace(
+        "max_step = 15", "max_step = 90"
+    )
+    fast = fast.replace("execute_steps", "blend_steps = 15\nexecute_steps")
+    life = drive(tmp_path, policy, live, config=fast)
+    begin = next(at for at, kind, _ in life.events if kind == "running")
+    end = next(at for at, kind, _ in life.events if kind == "starved")
+    runs = (life.times() > begin) & (life.times() < end)
+    moved, took = np.diff(life.values(JOINT)[runs]), np.diff(life.times()[runs])
+    rests = [
+        list(ticks) for still, ticks in groupby(range(len(moved)), lambda i: moved[i] == 0) if still
+    ]
+    rests = [ticks for ticks in rests if len(ticks) > 3]
+    assert len(rests) == 3
+    assert np.abs([moved[ticks[-1] + 1] for ticks in rests[:2]]).max() < 3
+    # by the policy at most 63 a second; two of its chunks are 40 apart at most, over 16 steps
+    assert (np.abs(moved) <= (63 + 40 / 16 * RATE) * np.maximum(took, 1 / RATE) + 0.5).all()
+    assert np.ptp(life.values(JOINT)[runs]) > 35
+    check_rests(life, "starved")
 
 
 @pytest.mark.slow
