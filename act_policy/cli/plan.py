@@ -55,6 +55,7 @@ def plan_run(config: DictConfig, initial: Any, first_process: bool) -> Any:
             )
         _apply(json.loads(os.environ[_SHARED]), config)
         return None
+    import torch
     from hydra.utils import instantiate
 
     from act_policy.data.reader_config import ReaderConfig
@@ -73,6 +74,8 @@ def plan_run(config: DictConfig, initial: Any, first_process: bool) -> Any:
     data = read_data_facts(dataset)
     accelerator = config.trainer.accelerator
     machine = read_machine_facts(dataset, config.data.cache, accelerator != "cpu")
+    if config.trainer.threads is not None:  # measured as it will be trained
+        torch.set_num_threads(config.trainer.threads)
     measured: dict[Workload, float] = {}
     while True:
         plan = make_plan(data, machine, by_hand, measured)

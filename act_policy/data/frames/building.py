@@ -16,6 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
+from act_policy.data.frames.encoding import COMPACT_SHARE, HEADER, encode
 from act_policy.data.frames.journal import Journal
 from act_policy.errors import UserError
 from act_policy.system.atomic import atomic_file, remove_partial_files
@@ -25,16 +26,18 @@ from act_policy.types import Camera
 
 
 class CacheFile(NamedTuple):
-    """A file of one camera's raw frames of some episodes, one episode after the other.
+    """A file of one camera's frames of some episodes, one episode after the other.
 
     The report beside it says which frames could not be decoded.
     frames: their number in all.
+    compact: whether each place holds a JPEG where a raw frame would be, see `encoding`.
     """
 
     path: Path
     camera: Camera
     episodes: tuple[int, ...]
     frames: int
+    compact: bool = False
 
     @property
     def report(self) -> Path:
@@ -52,14 +55,20 @@ class CacheFile(NamedTuple):
         return self.path.with_suffix(".journal")
 
     @property
-    def frame_size(self) -> int:
-        """Bytes per frame."""
-        return self.camera.height * self.camera.width * 3
+    def place_size(self) -> int:
+        """Bytes from the beginning of one frame to that of the next."""
+        raw = self.camera.height * self.camera.width * 3
+        return raw + HEADER if self.compact else raw
 
     @property
     def size(self) -> int:
-        """Bytes of all frames together."""
-        return self.frame_size * self.frames
+        """Bytes of the file; a compact one takes fewer on disk."""
+        return self.place_size * self.frames
+
+    @property
+    def need(self) -> int:
+        """Bytes that it takes on disk, about."""
+        return self.size // COMPACT_SHARE if self.compact else self.size
 
     @property
     def is_whole(self) -> bool:
@@ -122,7 +131,7 @@ def build(
             "goes on with the others"
         ) from None
     except OSError as error:
-        need = sum(cache.size for cache in caches)
+        need = sum(cache.need for cache in caches)
         raise UserError(
             f"{folder}: decoded frames could not be written ({error.strerror}); they need "
             f"{_bytes(need)}. Free some space, choose another folder with data.cache=FOLDER, "
@@ -157,7 +166,7 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
     remove_partial_files(folder)
     journals = [Journal(cache.journal, cache.unfinished, cache.size) for cache in caches]
     begun = [bool(journal.undecodable) for journal in journals]
-    need = sum(cache.size for cache, there in zip(caches, begun, strict=True) if not there)
+    need = sum(cache.need for cache, there in zip(caches, begun, strict=True) if not there)
     free = shutil.disk_usage(folder).free
     if need > free:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {_bytes(free)} are free")
@@ -166,8 +175,8 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
     done = sum(int(dataset.lengths[e]) for journal in journals for e in journal.undecodable)
     print(
         f"decoding {frames} frames of {names}, once: they stay in {folder} and take "
-        f"{_bytes(sum(cache.size for cache in caches))} of the {_bytes(free)} that are free"
-        + (f"; {done} are decoded already" if done else ""),
+        f"{'about ' * caches[0].compact}{_bytes(sum(cache.need for cache in caches))} of the "
+        f"{_bytes(free)} that are free" + (f"; {done} are decoded already" if done else ""),
         flush=True,
     )
     own = threading.local()  # each thread opens its own files
@@ -191,7 +200,8 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
                     return None
                 try:
                     frame = own.dataset.frame(episode, step, cache.camera.name)
-                    _write(file, frame, (place + step) * cache.frame_size)
+                    content = encode(frame) if cache.compact else frame
+                    _write(file, content, (place + step) * cache.place_size)
                 except UndecodableFrameError:
                     if undecodable == "stop":
                         raise
@@ -234,12 +244,14 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
 
 
 def _open_unfinished(cache: CacheFile, new: bool) -> BinaryIO:
-    """Open the file to write into, with its whole size reserved."""
+    """Open the file to write into, with its whole size; that of raw frames is reserved."""
     if new:
         cache.journal.unlink(missing_ok=True)
     file = cache.unfinished.open("w+b" if new else "r+b")
-    # a file system that is too full says so now
-    os.posix_fallocate(file.fileno(), 0, cache.size)
+    if cache.compact:
+        file.truncate(cache.size)  # holes, which take no space
+    else:
+        os.posix_fallocate(file.fileno(), 0, cache.size)  # a disk that is too full says so now
     return file
 
 
@@ -249,8 +261,9 @@ def _bytes(size: int) -> str:
     return f"{size / 1000**power:.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
 
 
-def _write(file: int, frame: np.ndarray, offset: int) -> None:
-    content = np.ascontiguousarray(frame).data.cast("B")
+def _write(file: int, frame: np.ndarray | bytes, offset: int) -> None:
+    raw = frame if isinstance(frame, bytes) else np.ascontiguousarray(frame).data
+    content = memoryview(raw).cast("B")
     while content:
         written = os.pwrite(file, content, offset)
         content, offset = content[written:], offset + written

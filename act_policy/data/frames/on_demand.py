@@ -101,13 +101,18 @@ class Frames:
         cache: None decodes encoded frames when they are read; "auto" keeps them decoded
             beside the demonstrations (see `FrameStore`), a folder keeps them there.
         undecodable: "stop" or "skip" a frame that cannot be decoded; skipping needs the cache.
+        cache_format: "raw" or "jpeg", see `FrameStore`.
 
     Raises:
         UserError: a frame that cannot be decoded, or no space for a cache.
     """
 
     def __init__(
-        self, dataset: DemonstrationDataset, cache: str | Path | None, undecodable: str
+        self,
+        dataset: DemonstrationDataset,
+        cache: str | Path | None,
+        undecodable: str,
+        cache_format: str = "raw",
     ) -> None:
         episodes, names = range(len(dataset.episodes)), dataset.schema.camera_names
         encoded = [
@@ -123,7 +128,8 @@ class Frames:
             )
         decoded = {camera.name for camera in encoded}
         kept = [name for name in names if name not in decoded]
-        store = FrameStore(dataset, None if cache == "auto" else cache, undecodable, kept)
+        folder = None if cache == "auto" else cache
+        store = FrameStore(dataset, folder, undecodable, kept, cache_format)
         self._sources: dict[str, FrameStore | DecodedFrames] = dict.fromkeys(kept, store)
         self.usable = store.usable
         """bool (frames,), false where some camera's image cannot be decoded."""
@@ -175,9 +181,10 @@ class MixedFrames:
 
 
 def open_frames(
-    dataset: Demonstrations, cache: str | Path | None, undecodable: str
+    dataset: Demonstrations, cache: str | Path | None, undecodable: str, cache_format: str = "raw"
 ) -> Frames | MixedFrames:
     """Open the frames of demonstrations; each of several datasets has its own cache."""
     if isinstance(dataset, MixedDataset):
-        return MixedFrames([Frames(part, cache, undecodable) for part in dataset.parts])
-    return Frames(dataset, cache, undecodable)
+        parts = [Frames(part, cache, undecodable, cache_format) for part in dataset.parts]
+        return MixedFrames(parts)
+    return Frames(dataset, cache, undecodable, cache_format)

@@ -1,8 +1,8 @@
-"""Every frame of a dataset as raw bytes in memory-mapped files, for reading by the batch.
+"""Every frame of a dataset in memory-mapped files, for reading by the batch.
 
 Raw frames are read from the file that stores them. Encoded frames are decoded once, into one file
-of raw frames per camera. Its name holds a hash of everything that it was made from: names, sizes
-and times of the files, and the selection.
+per camera, of raw frames or of JPEGs at the size of training. Its name holds a hash of everything
+that it was made from: names, sizes and times of the files, and the selection.
 """
 
 import hashlib
@@ -19,21 +19,23 @@ import numpy as np
 
 from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.frames.building import CacheFile, build
+from act_policy.data.frames.encoding import HEADER, decode
 from act_policy.errors import UserError, check_choice
 from act_policy.types import Camera
 
 
 class _Source(NamedTuple):
-    """A file of raw frames, with its size and time when it was indexed."""
+    """A file of frames, with its size and time when it was indexed."""
 
     path: Path
     size: int
     time: int
+    compact: bool = False
 
     @classmethod
-    def of(cls, path: Path) -> "_Source":
+    def of(cls, path: Path, compact: bool = False) -> "_Source":
         status = path.stat()
-        return cls(path, status.st_size, status.st_mtime_ns)
+        return cls(path, status.st_size, status.st_mtime_ns, compact)
 
 
 class FrameStore:
@@ -45,6 +47,7 @@ class FrameStore:
         undecodable: "stop" refuses a dataset with a frame that cannot be decoded; "skip" marks
             the frame as unusable.
         cameras: names of the cameras; None takes all.
+        cache_format: "raw", or "jpeg" for a third of the bytes at the error of a JPEG.
 
     Raises:
         UserError: a frame that cannot be decoded, or no space for the decoded ones.
@@ -56,8 +59,11 @@ class FrameStore:
         folder: str | Path | None = None,
         undecodable: str = "stop",
         cameras: Sequence[str] | None = None,
+        cache_format: str = "raw",
     ) -> None:
         check_choice("undecodable", undecodable, ("stop", "skip"))
+        check_choice("cache_format", cache_format, ("raw", "jpeg"))
+        self._compact = cache_format == "jpeg"
         chosen = [c for c in dataset.schema.cameras if cameras is None or c.name in cameras]
         self._starts = np.concatenate([[0], np.cumsum(dataset.lengths)])
         self._folder = cache_folder(dataset, folder)
@@ -81,8 +87,14 @@ class FrameStore:
         images = np.empty((len(frames), size), np.uint8)
         sources = self._source_of[camera][frames].tolist()
         offsets = self._offset_of[camera][frames].tolist()
-        for image, source, offset in zip(images, sources, offsets, strict=True):
-            image[:] = np.frombuffer(_mapped(self._sources[source]), np.uint8, size, offset)
+        for image, number, offset in zip(images, sources, offsets, strict=True):
+            source = self._sources[number]
+            content = _mapped(source)
+            if source.compact:
+                place = memoryview(content)[offset : offset + HEADER + size]
+                image[:] = decode(place, *shape[:2]).reshape(-1)
+            else:
+                image[:] = np.frombuffer(content, np.uint8, size, offset)
         return images.reshape(len(frames), *shape)
 
     def _index(self, dataset: DemonstrationDataset, camera: Camera) -> CacheFile | None:
@@ -104,10 +116,11 @@ class FrameStore:
             source = _Source.of(dataset.image_file(episode, camera.name))
             part = int(dataset.lengths[episode]), *dataset.frame_key(episode, camera.name)
             key.update(repr((source.path.name, source.size, source.time, *part)).encode())
-        key.update(repr(camera).encode())
+        key.update((repr(camera) + "jpeg" * self._compact).encode())
         name = camera.name.replace("%", "%25").replace("/", "%2F")  # a slash would be a folder
         path = self._folder / f"{name}-{key.hexdigest()[:16]}.frames"
-        return CacheFile(path, camera, tuple(encoded), int(dataset.lengths[encoded].sum()))
+        frames = int(dataset.lengths[encoded].sum())
+        return CacheFile(path, camera, tuple(encoded), frames, self._compact)
 
     def _index_cache(
         self, dataset: DemonstrationDataset, cache: CacheFile, undecodable: str
@@ -118,9 +131,9 @@ class FrameStore:
             span = slice(self._starts[episode], self._starts[episode + 1])
             steps = int(dataset.lengths[episode])
             self._source_of[name][span] = len(self._sources)
-            self._offset_of[name][span] = cache.frame_size * (position + np.arange(steps))
+            self._offset_of[name][span] = cache.place_size * (position + np.arange(steps))
             position += steps
-        self._sources.append(_Source.of(cache.path))
+        self._sources.append(_Source.of(cache.path, cache.compact))
         broken = json.loads(cache.report.read_text())["undecodable"]
         if broken and undecodable == "stop":
             dataset.frame(broken[0][0], broken[0][1], name)  # raises the error that says why
@@ -156,7 +169,7 @@ def _mappable_files() -> int:
 
 @lru_cache(maxsize=_mappable_files())
 def _mapped(source: _Source) -> mmap.mmap:
-    if not source.path.exists() or _Source.of(source.path) != source:
+    if not source.path.exists() or _Source.of(source.path, source.compact) != source:
         raise UserError(f"{source.path}: was changed or removed while it was in use; start again")
     with source.path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -54,6 +54,7 @@ class DemonstrationDataModule(LightningDataModule):
         undecodable: "stop" or "skip" a frame that cannot be decoded.
         cache: "auto" keeps decoded frames beside the demonstrations, a folder keeps them there,
             None decodes while training.
+        cache_format: of the decoded frames: "raw", or "jpeg" for a third of the bytes.
         select: what of the demonstrations is used, see `Selection`.
         mix: further folders with weights, see `open_demonstrations`.
         emphasis: moments that are shown more often, see `Emphasis`.
@@ -73,6 +74,7 @@ class DemonstrationDataModule(LightningDataModule):
         std_floor: float = 1e-2,
         undecodable: str = "stop",
         cache: str | Path | None = "auto",
+        cache_format: str = "raw",
         select: Mapping[str, Any] | None = None,
         mix: Sequence[Mapping[str, Any]] | None = None,
         emphasis: Mapping[str, Any] | None = None,
@@ -90,6 +92,7 @@ class DemonstrationDataModule(LightningDataModule):
         check_episode_list("train_episodes", train_episodes)
         check_episode_list("held_out_episodes", held_out_episodes)
         check_choice("undecodable", undecodable, ("stop", "skip"))
+        check_choice("cache_format", cache_format, ("raw", "jpeg"))
         self.chunk_length = chunk_length
         self.batch_size = batch_size
         self._path = path
@@ -99,7 +102,7 @@ class DemonstrationDataModule(LightningDataModule):
         self._given = train_episodes, held_out_episodes
         self._std_floor = std_floor
         self._undecodable = undecodable
-        self._cache = cache
+        self._cache, self._cache_format = cache, cache_format
         self._options = select, mix, reader
         self._emphasis = Emphasis.from_config(emphasis)
 
@@ -180,7 +183,7 @@ class DemonstrationDataModule(LightningDataModule):
 
     @cached_property
     def _frames(self) -> Frames | MixedFrames:
-        return open_frames(self.dataset, self._cache, self._undecodable)
+        return open_frames(self.dataset, self._cache, self._undecodable, self._cache_format)
 
     @cached_property
     def train_samples(self) -> Samples:

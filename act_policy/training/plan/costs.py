@@ -15,6 +15,8 @@ USED_FOR_STEPS = 0.9
 
 LARGEST_CACHE, SHARE_OF_DISK, SHARE_OF_BUDGET = 20e9, 0.1, 0.25
 """Images are decoded while training if keeping them took more bytes, free disk or time."""
+BLOCK = 4096
+"""Bytes of which a file system keeps all or none: beside each JPEG as many are lost, about."""
 MOST_WORKERS = 8
 """Each keeps up to a quarter of a gigabyte of decoded images."""
 
@@ -57,28 +59,43 @@ def choose_cache(
     name, change = "decoding", "data.cache=null or FOLDER"
     size = data.frames * sum(height * width * 3 for height, width in sizes)
     workers = min(max(machine.cores - 1, 1) if machine.gpu else machine.cores, MOST_WORKERS)
-    once: dict[str, Any] = {"data.cache": "auto", "data.workers": 0}
+    once: dict[str, Any] = {"data.cache": "auto", "data.cache_format": "raw", "data.workers": 0}
     while_training: dict[str, Any] = {"data.cache": None, "data.workers": workers}
     in_words = f"while training, {workers} workers"
     if by_hand.has("data.cache") and by_hand.get("data.cache") is None:
         return Choice(name, None, in_words, BY_HAND, change, while_training)
     if data.read_raw and sizes == tuple((c.height, c.width) for c in data.cameras):
         return Choice(name, 0, "not needed", "the files hold the images raw", change, once)
-    if by_hand.has("data.cache"):
-        return Choice(name, size, f"once, {show_bytes(size)}", BY_HAND, change, once)
+    compact = compact_size(data, sizes)
+    if by_hand.has("data.cache") or by_hand.has("data.cache_format"):
+        kept = compact if by_hand.get("data.cache_format") == "jpeg" else size
+        return Choice(name, kept, f"once, {show_bytes(kept)}", BY_HAND, change, once)
     if by_hand.get("data.undecodable") == "skip":
         reason = "to find the images that data.undecodable=skip leaves out"
         return Choice(name, size, f"once, {show_bytes(size)}", reason, change, once)
     most = int(min(LARGEST_CACHE, machine.free_disk * SHARE_OF_DISK))
-    if size > most:
-        reason = f"a cache would take {show_bytes(size)}, the limit here is {show_bytes(most)}"
-        return Choice(name, None, in_words, reason, change, while_training)
     seconds = data.frames * len(sizes) * data.decoding_seconds / machine.cores
     if budget is not None and seconds > budget * SHARE_OF_BUDGET:
         reason = f"decoding all first would take {show_seconds(seconds)}, too much of the budget"
         return Choice(name, None, in_words, reason, change, while_training)
-    reason = "into a cache at this size, which later runs use too"
-    return Choice(name, size, f"once, {show_bytes(size)}", reason, change, once)
+    if size <= most:
+        reason = "into a cache at this size, which later runs use too"
+        return Choice(name, size, f"once, {show_bytes(size)}", reason, change, once)
+    reason = f"a cache would take {show_bytes(size)}, the limit here is {show_bytes(most)}"
+    if compact <= most:
+        shown = f"once, as JPEG, {show_bytes(compact)}"
+        reason += f"; as JPEG, values are off by {data.jpeg_error:.1g} of 255"
+        # a GPU does not wait for what several workers decode, and a CPU takes much longer itself
+        workers = workers if machine.gpu else 0
+        settings = once | {"data.cache_format": "jpeg", "data.workers": workers}
+        return Choice(name, compact, shown, reason, change, settings)
+    return Choice(name, None, in_words, reason, change, while_training)
+
+
+def compact_size(data: DataFacts, sizes: Sizes) -> int:
+    """Return the bytes that all images take as JPEG."""
+    each = (data.jpeg_bytes * height * width + BLOCK for height, width in sizes)
+    return int(data.frames * sum(each))
 
 
 def choose_steps(

@@ -20,6 +20,8 @@ class DataFacts:
     moves_by: whether actions say where to go ("position") or how far or fast ("movement").
     read_raw: whether images that are not scaled can be read from the files as they are.
     decoding_seconds: to read, decode and scale one image on one core.
+    jpeg_bytes: of a JPEG per pixel, at about the size of training.
+    jpeg_error: of its values on average, of 255.
     """
 
     rate: float
@@ -30,6 +32,8 @@ class DataFacts:
     moves_by: str = "position"
     read_raw: bool = False
     decoding_seconds: float = 0.004
+    jpeg_bytes: float = 0.8
+    jpeg_error: float = 1.0
 
     @property
     def frames(self) -> int:

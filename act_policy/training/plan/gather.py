@@ -4,7 +4,9 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from act_policy.action_kinds import declared_kind
@@ -13,6 +15,7 @@ from act_policy.data.dataset import UndecodableFrameError
 from act_policy.data.frames.store import cache_folder
 from act_policy.data.selection.demonstrations import Demonstrations
 from act_policy.data.statistics import compute_statistics
+from act_policy.images.jpeg import decode_jpeg, encode_jpeg
 from act_policy.images.resize import crop_and_resize
 from act_policy.system.processes import usable_cores
 from act_policy.training.plan.choices import IMAGE_SIZES, scale_camera
@@ -20,8 +23,9 @@ from act_policy.training.plan.facts import DataFacts, MachineFacts
 
 LOOKED_AT = 20
 """Number of demonstrations in which the kinds of actions are looked for."""
-DECODED, DECODING_SECONDS = 32, 0.5
-"""Images per camera at most, and seconds, in which the time to decode one is measured."""
+COMPRESSED, DECODED, DECODING_SECONDS = 4, 32, 0.5
+"""Images per camera that are compressed to see what that costs; images at most, and seconds, in
+which the time to decode one is measured."""
 
 
 def read_data_facts(dataset: Demonstrations) -> DataFacts:
@@ -37,6 +41,7 @@ def read_data_facts(dataset: Demonstrations) -> DataFacts:
         for episode in episodes[:1]
         for camera in schema.cameras
     )
+    images = _measure_images(dataset)
     facts = DataFacts(
         rate=schema.rate,
         lengths=tuple(int(length) for length in dataset.lengths),
@@ -45,7 +50,9 @@ def read_data_facts(dataset: Demonstrations) -> DataFacts:
         action_size=schema.action_size,
         moves_by=_find_moves(dataset),
         read_raw=raw,
-        decoding_seconds=_measure_decoding(dataset),
+        decoding_seconds=images.decoding_seconds,
+        jpeg_bytes=images.jpeg_bytes,
+        jpeg_error=images.jpeg_error,
     )
     dataset.close()
     return facts
@@ -91,28 +98,43 @@ def _find_moves(dataset: Demonstrations) -> str:
     return "movement" if 2 * moves > len(kinds) else "position"
 
 
-def _measure_decoding(dataset: Demonstrations) -> float:
-    """Measure the mean time to read, decode and scale an image, read in order as a cache is."""
+class _Images(NamedTuple):
+    """What was measured on some images; see `DataFacts`."""
+
+    decoding_seconds: float = DataFacts.decoding_seconds
+    jpeg_bytes: float = DataFacts.jpeg_bytes
+    jpeg_error: float = DataFacts.jpeg_error
+
+
+def _measure_images(dataset: Demonstrations) -> _Images:
+    """Measure the mean time to read, decode and scale an image, in order, and what a JPEG costs."""
     episode = len(dataset.episodes) // 2
-    number = 0
-    seconds = 0.0
+    seconds: list[float] = []
+    sizes: list[float] = []
+    errors: list[float] = []
     for camera in dataset.schema.cameras:
         height, width = scale_camera(camera, IMAGE_SIZES[1].pixels)
         spent = 0.0
-        # opening the file counts for nothing: it is done once per episode
         for step in range(min(DECODED, int(dataset.lengths[episode]))):
             begin = time.perf_counter()
             try:
                 image = dataset.frame(episode, step, camera.name)
             except UndecodableFrameError:
                 continue  # named when the frames are read
-            crop_and_resize(image, None, height, width)
-            took = time.perf_counter() - begin
-            if step:
-                spent, seconds, number = spent + took, seconds + took, number + 1
+            image = crop_and_resize(image, None, height, width)
+            if step:  # opening the file counts for nothing: it is done once per episode
+                seconds.append(time.perf_counter() - begin)
+                spent += seconds[-1]
+            if step < COMPRESSED:
+                content = encode_jpeg(image)
+                sizes.append(len(content) / (height * width))
+                again = decode_jpeg(content, [(height, width)])
+                errors.append(float(abs(again.astype(np.int16) - image).mean()))
             if spent > DECODING_SECONDS:
                 break
-    return seconds / number if number else DataFacts.decoding_seconds
+    if not seconds:
+        return _Images()
+    return _Images(*(float(np.mean(values)) for values in (seconds, sizes, errors)))
 
 
 def _free_memory() -> int:

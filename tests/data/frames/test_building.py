@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from act_policy.data.frames import building as cache_building
+from act_policy.data.frames.encoding import decode, encode
 from act_policy.data.frames.on_demand import DecodedFrames, open_frames
 from act_policy.data.frames.store import FrameStore, cache_folder
 from act_policy.data.loading.datamodule import DemonstrationDataModule
@@ -16,6 +17,7 @@ from act_policy.data.open import open_dataset
 from act_policy.data.reader_config import ReaderConfig
 from act_policy.data.selection.demonstrations import open_demonstrations
 from act_policy.errors import UserError
+from act_policy.images.jpeg import decode_jpeg, encode_jpeg
 from tests.data.frames.test_store import compressed_folder, every_frame
 from tests.data.lerobot_for_tests import TOP, number_of, shown, write_lerobot
 
@@ -92,6 +94,28 @@ def test_an_interrupted_builder_is_continued(tmp_path, monkeypatch, capsys):
     np.testing.assert_array_equal(store.read("top", np.arange(9)), every_frame(dataset, "top"))
     left = sorted(path.name.rpartition(".")[2] for path in cache_folder(dataset).glob("*"))
     assert left == ["frames", "json", "lock"]
+
+
+def test_a_compact_cache_takes_a_fraction_and_is_off_by_what_a_jpeg_is(tmp_path):
+    folder = compressed_folder(tmp_path)
+    dataset = open_demonstrations(folder, {"resize": [160, 240]})
+    expected = every_frame(dataset, "top")
+    raw = FrameStore(dataset).read("top", np.arange(9))
+    np.testing.assert_array_equal(raw, expected)
+    store = FrameStore(dataset, cache_format="jpeg")
+    read = store.read("top", np.array([8, 0, 0, 3]))
+    jpegs = [decode_jpeg(encode_jpeg(expected[i]), [(160, 240)]) for i in (8, 0, 0, 3)]
+    np.testing.assert_array_equal(read, np.stack(jpegs))
+    assert 0 < abs(read.astype(int) - expected[[8, 0, 0, 3]]).mean() < 2
+    (file,) = cache_folder(dataset).glob("*.frames")  # the raw one made room
+    assert file.stat().st_blocks * 512 < expected.nbytes / 3
+    np.testing.assert_array_equal(FrameStore(dataset).read("top", np.arange(9)), expected)
+
+
+def test_a_frame_that_a_jpeg_would_enlarge_is_kept_as_it_is():
+    noise = np.random.default_rng(0).integers(0, 256, (4, 5, 3), np.uint8)
+    place = memoryview(encode(noise) + b"rest")
+    np.testing.assert_array_equal(decode(place, 4, 5), noise)
 
 
 def test_what_was_begun_for_another_selection_is_removed(tmp_path, monkeypatch):

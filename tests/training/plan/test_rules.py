@@ -74,7 +74,7 @@ EXPECTED = {
     ("dial", "gpu"): Expected("84x84", 35, 20000, "not"),
     ("so101", "gpu"): Expected("240x320", 36, 20000, "once,"),
     ("five", "gpu"): Expected("96x128", 36, 2340, "once,"),
-    ("many short", "gpu"): Expected("240x320", 36, 20000, "while"),
+    ("many short", "gpu"): Expected("240x320", 36, 20000, "once,"),
     ("1080p", "gpu"): Expected("208x368", 36, 20000, "once,"),
     ("four slow", "gpu"): Expected("240x320", 12, 15620, "once,"),
     ("long", "gpu"): Expected("240x320", 60, 20000, "while"),
@@ -186,8 +186,22 @@ def test_little_memory_means_small_batches_and_a_lower_rate() -> None:
     assert "free memory" in plan["batch"].reason
 
 
-def test_a_nearly_full_disk_means_decoding_while_training() -> None:
+def test_little_space_on_the_disk_means_jpeg() -> None:
     plan = make_plan(DATA["so101"], replace(LAPTOP, free_disk=10 * GB))
+    assert plan.settings["data.cache_format"] == "jpeg"
+    assert plan.settings["data.cache"] == "auto"
+    assert "off by 1 of 255" in plan["decoding"].reason
+    raw = make_plan(DATA["so101"], LAPTOP)
+    assert raw.settings["data.cache_format"] == "raw"
+    assert plan.cache_bytes < raw.cache_bytes / 2
+    by_hand = ByHand({"data.cache_format": "raw"})
+    plan = make_plan(DATA["so101"], replace(LAPTOP, free_disk=10 * GB), by_hand)
+    assert plan.cache_bytes == raw.cache_bytes
+    assert "data.cache_format" not in plan.settings
+
+
+def test_a_nearly_full_disk_means_decoding_while_training() -> None:
+    plan = make_plan(DATA["so101"], replace(LAPTOP, free_disk=5 * GB))
     assert plan.settings["data.cache"] is None
     assert plan.settings["data.workers"] == 2
     cached = make_plan(DATA["so101"], LAPTOP)
