@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.control.campaign.drive import drive
 from tests.control.campaign.fake_policy import RATE, SO101, write_sine_policy
@@ -27,6 +28,7 @@ max_step = 5
 """
 
 
+@pytest.mark.slow
 def test_what_the_owner_does_not_allow_is_cut_and_counted(tmp_path: Path) -> None:
     """The arm is stalled: its measured position stays where it was. A chunk goes both ways."""
     policy = write_sine_policy(tmp_path / "policy.onnx", SO101)

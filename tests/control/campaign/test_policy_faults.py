@@ -30,6 +30,7 @@ def go(person: Person) -> None:
     person.look_on(0.3)
 
 
+@pytest.mark.slow
 def test_it_predicts_no_number_does_not_answer_and_dies(tmp_path: Path) -> None:
     def live(person: Person) -> None:
         for fault in ("glare", "stop_policy", "kill_policy"):
@@ -79,7 +80,7 @@ def test_it_has_no_action_for_too_long(tmp_path: Path) -> None:
         next(at for at, found, _ in life.events if found == kind)
         for kind in ("no action", "starved")
     )
-    assert starved - rested == pytest.approx(0.6, abs=0.15)
+    assert 0.55 < starved - rested < 1.2  # counted in ticks, which a busy machine stretches
     waits = life.values(JOINT)[(life.times() > rested) & (life.times() < starved)]
     assert np.ptp(waits) == 0
     check_rests(life, "starved")

@@ -38,6 +38,7 @@ def go(person: Person) -> None:
     person.look_on(A_WHILE)
 
 
+@pytest.mark.slow
 def test_a_camera_the_driver_and_the_operator(tmp_path: Path) -> None:
     faults = [("black", "camera"), ("raise_observation", "robot"), ("raise_send", "robot")]
 
