@@ -93,7 +93,7 @@ def find_relations(
     count = actions[0].shape[1] if actions else 0
     own = [-1] * count if own is None else own
     states, actions = _thin(states, actions)
-    if not count or sum(map(len, states)) < LEAST_STEPS:
+    if not count or not states[0].shape[1] or sum(map(len, states)) < LEAST_STEPS:
         return [ActionRelation()] * count
     fits = _fit(states, actions, rate)
     return [_choose(fits, dimension, own[dimension], rate) for dimension in range(count)]

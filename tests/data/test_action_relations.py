@@ -176,6 +176,9 @@ def test_few_steps_and_no_episodes_show_nothing() -> None:
     states, actions = targets([p[:15] for p in paths(0, 10.0)[:1]], 1)
     assert find_relations(states, actions, 10.0, range(JOINTS)) == [ActionRelation()] * JOINTS
     assert find_relations([], [], 10.0) == []
+    states, actions = targets(paths(0, 10.0), 1)
+    none = [state[:, :0] for state in states]  # images alone
+    assert find_relations(none, actions, 10.0) == [ActionRelation()] * JOINTS
 
 
 def test_a_base_whose_state_is_its_velocity_is_told_by_the_state_alone() -> None:
