@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Subset
 from act_policy.data.frames.on_demand import Frames, MixedFrames, open_frames
 from act_policy.data.frames.store import cache_folder
 from act_policy.data.loading.batches import Batch, Samples, as_it_is
-from act_policy.data.loading.emphasis import Emphasis, find_moments
+from act_policy.data.loading.emphasis import Emphasis, weigh_moments
 from act_policy.data.loading.order import EpochOrder, Locality, Mix, ResumableLoader
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
 from act_policy.data.selection.demonstrations import (
@@ -204,11 +204,8 @@ class DemonstrationDataModule(LightningDataModule):
         if isinstance(self.dataset, MixedDataset):
             steps = [int(part.lengths.sum()) for part in self.dataset.parts]
             groups, weights = np.repeat(np.arange(len(steps)), steps), self.dataset.weights
-        weight = self._emphasis.weight
-        if weight != 1:
-            moments = find_moments(
-                self.dataset, self._emphasis.actions, self.train_episodes.tolist()
-            )
+        train = self.train_episodes.tolist()
+        for weight, moments in weigh_moments(self.dataset, self._emphasis, train):
             groups = groups + len(weights) * moments
             weights = [*weights, *(each * weight for each in weights)]
         if len(weights) == 1:

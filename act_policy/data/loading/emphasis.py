@@ -1,4 +1,4 @@
-"""Moments that are shown more often in training: a gripper opens or closes."""
+"""Moments that are shown more often in training: grippers move, a person has taken over."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from act_policy.action_kinds import declared_kind
-from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.dataset import OPERATOR, DemonstrationDataset
+from act_policy.data.selection.mixed import MixedDataset
 from act_policy.errors import UserError, check_fields
 
 SECONDS = 0.5
@@ -18,24 +19,70 @@ SHARE = 0.25
 
 @dataclass(frozen=True)
 class Emphasis:
-    """How often samples of a gripper's opening or closing are shown.
+    """How often some samples are shown for each time that another one is; 1 treats all alike.
 
-    weight: how often for each time that another sample is shown; 1 treats all alike.
+    weight: of a gripper's opening or closing.
     actions: action dimensions of the grippers by name; None: those that are named so.
+    takeovers: weight of the steps in which a person had taken over from a policy.
     """
 
     weight: float = 1.0
     actions: Sequence[str] | None = None
+    takeovers: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.weight, bool) or not self.weight > 0:
-            raise UserError(f"data.emphasis.weight={self.weight}: expected a number above 0")
+        for name in ("weight", "takeovers"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise UserError(f"data.emphasis.{name}={value}: expected a number above 0")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | None) -> "Emphasis":
         """Read the settings as plain values."""
         check_fields("data.emphasis", config or {}, cls)
         return cls(**(config or {}))
+
+
+def weigh_moments(
+    dataset: DemonstrationDataset, emphasis: Emphasis, episodes: Sequence[int]
+) -> list[tuple[float, np.ndarray]]:
+    """Return each weight that is not 1, and bool (steps,), which steps of all episodes have it.
+
+    `episodes` are those that are trained on. Raises UserError as the functions that find them.
+    """
+    found = []
+    if emphasis.weight != 1:
+        found.append((emphasis.weight, find_moments(dataset, emphasis.actions, episodes)))
+    if emphasis.takeovers != 1:
+        found.append((emphasis.takeovers, find_takeovers(dataset, episodes)))
+    return found
+
+
+def find_takeovers(dataset: DemonstrationDataset, episodes: Sequence[int]) -> np.ndarray:
+    """Return bool (steps,), true where a person had taken over from the policy of a recorded run.
+
+    Demonstrations are a person's from beginning to end, and no takeover.
+
+    Raises:
+        UserError: there is no such step in `episodes`.
+    """
+    parts = dataset.parts if isinstance(dataset, MixedDataset) else [dataset]
+    every = [_taken_over(part, e) for part in parts for e in range(len(part.episodes))]
+    if not any(every[episode].any() for episode in episodes):
+        raise UserError(
+            "data.emphasis.takeovers: in no training episode a person takes over from a policy. "
+            "It needs recorded runs with both; where data.select.operator=person leaves the "
+            "person's steps alone, give their folder a weight in data.mix"
+        )
+    return np.concatenate(every)
+
+
+def _taken_over(dataset: DemonstrationDataset, episode: int) -> np.ndarray:
+    """Return bool (T,)."""
+    person = np.ones(int(dataset.lengths[episode]), bool)
+    if OPERATOR in dataset.vector_names:
+        person = dataset.vector(episode, OPERATOR)[:, 0] > 0
+    return np.zeros_like(person) if person.all() else person
 
 
 def find_moments(

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from act_policy.data.aloha.episode import write_episode
+from act_policy.data.conversion.convert import convert
+from act_policy.data.lerobot.staging import LeRobotWriterConfig
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.data.loading.emphasis import find_moments
 from act_policy.data.loading.order import Mix, ResumableLoader, draw_epoch
@@ -119,10 +121,55 @@ def test_frames_that_are_decoded_together_stay_together():
     assert pieces <= 10 + 2 * 3
 
 
+PERSON = np.array([0] * 6 + [1] * 5 + [0] * 4, bool)
+
+
+@pytest.fixture(params=["aloha", "lerobot"])
+def runs(request, tmp_path):
+    """A run in which a person took over, one of the policy alone, and a demonstration."""
+    for number, operator in enumerate((PERSON, np.zeros(9, bool), None)):
+        steps = 8 if operator is None else len(operator)
+        path = tmp_path / "runs" / f"episode_{number}.hdf5"
+        write_episode(path, SCHEMA, **make_arrays(SCHEMA, steps, number), operator=operator)
+    if request.param == "aloha":
+        return tmp_path / "runs"
+    png = LeRobotWriterConfig(images="png")
+    convert(open_dataset(tmp_path / "runs"), tmp_path / "converted", "lerobot_v3", png, workers=1)
+    return tmp_path / "converted"
+
+
+def test_steps_in_which_a_person_had_taken_over_are_shown_more_often(runs, folder):
+    taken_over = {(0, step) for step in np.flatnonzero(PERSON).tolist()}
+    data = load(runs, 1.0, emphasis={"takeovers": 3.0})
+    seen = Counter(places(data.train_dataloader()))
+    assert {place for place, times in seen.items() if times == 3} == taken_over
+    assert seen.total() == 15 + 9 + 8 + 2 * len(taken_over)
+    # a folder without such runs beside it; a demonstration is no takeover
+    mixed = load(folder, 1.0, emphasis={"takeovers": 3.0}, mix=[{"path": runs, "weight": 2}])
+    seen = Counter(places(mixed.train_dataloader()))
+    assert {place for place, times in seen.items() if times == 6} == {
+        (2 + episode, step) for episode, step in taken_over
+    }
+
+
+def test_takeovers_and_moments_of_grippers_multiply(runs):
+    emphasis = {"weight": 2.0, "actions": ["j0"], "takeovers": 3.0}  # j0 moves all the time
+    seen = Counter(places(load(runs, 1.0, emphasis=emphasis).train_dataloader()))
+    assert set(seen.values()) == {2, 6}
+
+
+def test_without_a_takeover_the_weight_is_refused(folder, runs):
+    for path, options in ((folder, {}), (runs, {"select": {"operator": "person"}})):
+        data = load(path, 1.0, emphasis={"takeovers": 2.0}, **options)
+        with pytest.raises(UserError, match=r"no training episode a person takes over .*data.mix"):
+            data.train_dataloader()
+
+
 def test_what_cannot_be_emphasised_is_refused(folder, make_folder, tmp_path):
     for emphasis, message in (
         ({"weight": 0.0}, "weight=0.0: expected a number above 0"),
-        ({"wieght": 2.0}, "data.emphasis: unknown fields wieght; known are actions, weight"),
+        ({"takeovers": 0.0}, "takeovers=0.0: expected a number above 0"),
+        ({"wieght": 2.0}, "unknown fields wieght; known are actions, takeovers, weight"),
         ({"weight": 2.0, "actions": ["j5"]}, "there is no j5 .actions j0, j1, gripper"),
     ):
         with pytest.raises(UserError, match=message):
