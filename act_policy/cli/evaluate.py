@@ -109,8 +109,9 @@ def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path, 
     """Evaluate open loop on demonstrations and print the table."""
     from rich.console import Console
 
+    from act_policy.data.inspection.tables import unused_lines
     from act_policy.data.selection.demonstrations import RunReading
-    from act_policy.evaluation.open_loop.run_data import open_run_data, scored_data
+    from act_policy.evaluation.open_loop.run_data import Scored, open_run_data, scored_data
     from act_policy.evaluation.replay import replay
     from act_policy.evaluation.results import build_error_table
 
@@ -129,12 +130,18 @@ def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path, 
         if config.data[k] is not None
     }
     reading = replace(trained, reader=replace(trained.reader, **said))
+
+    def find(policy: Any) -> Scored:
+        path, episodes = config.data.path, config.data.episodes
+        scored = scored_data(policy.schema, path, episodes, reading, own)
+        for line in unused_lines(scored.dataset):
+            print(line)
+        return scored
+
     report = replay(
         checkpoint,
         out,
-        lambda policy: scored_data(
-            policy.schema, config.data.path, config.data.episodes, reading, own
-        ),
+        find,
         chunks=config.data.chunks,
         metrics=None if run is None else run / "metrics.csv",
         load=load,

@@ -55,7 +55,7 @@ def main(config: DictConfig) -> None:
         f"{verdict_line(inspection)}; {out}", markup=False, highlight=False, soft_wrap=True
     )
     if count := inspection.count(Verdict.ERROR):
-        more = f" (and {count - 1} more errors, see above)" if count > 1 else ""
+        more = f" (the first of {count} errors, see above)" if count > 1 else ""
         worst = inspection.sentence(inspection.findings[0])
         raise UserError(f"training is impossible: {worst}{more}")
     if config.strict and inspection.count(Verdict.WARNING):

@@ -47,7 +47,8 @@ class Episode:
         episode that is left out is not given to another.
     length: number of steps T.
     file: holds its states and actions, perhaps with those of other episodes.
-    instruction: the task given to the operator; "" if unknown.
+    instruction: the task given to the operator, or several in one text, see `instructions` of the
+        dataset; "" if unknown.
     seed: the simulator's; None if unknown.
     outcome: whether the demonstration succeeded; None if unknown.
     ended: the kind of event that ended a recorded run of a policy; "" if unknown.
@@ -107,6 +108,11 @@ class DemonstrationDataset(Protocol):
         """Camera -> when its images were taken, float64 (T,); empty if the files lack it."""
         return {}
 
+    def instructions(self, episode: int) -> Mapping[str, np.ndarray]:
+        """Return each instruction that the operator had in an episode -> bool (T,), its steps."""
+        about = self.episodes[episode]
+        return {about.instruction: np.ones(about.length, bool)}
+
     def vector(self, episode: int, name: str) -> np.ndarray:
         """Return one of `vector_names`, float32 (T, n), read from the file; raises UserError."""
 
@@ -147,6 +153,11 @@ def observation_at(
     """Read every camera's image at a step of an episode, and the state."""
     images = {name: dataset.frame(episode, step, name) for name in dataset.schema.camera_names}
     return Observation(images, dataset.state(episode)[step])
+
+
+def name_left_out(left_out: Mapping[str, str]) -> list[str]:
+    """Name what is left out, each with the reason where there is one."""
+    return [f"{name} ({why})" if why else name for name, why in left_out.items()]
 
 
 def place_of(dataset: DemonstrationDataset, episode: int) -> str:

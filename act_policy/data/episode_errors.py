@@ -6,7 +6,7 @@ from pathlib import Path
 
 from act_policy.errors import UserError, list_some
 
-_NUMBERS = re.compile(r"(?<=[a-z][-_])\d+|\d+(?=\.hdf5$)")
+_NUMBERS = re.compile(r"(?<=[a-z][-_])\d+|\d+(?=\.(hdf5?|h5|he5)$)", re.IGNORECASE)
 """Of the episode, file or folder, in a path."""
 INCOMPLETE_COPY = "The copy is incomplete: copy the folder again."
 MOST_NAMED = 10

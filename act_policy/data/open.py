@@ -6,10 +6,10 @@ from pathlib import Path
 
 from act_policy.data.dataset import DatasetWarning, DemonstrationDataset
 from act_policy.data.episode_errors import Wanted
+from act_policy.data.episode_files import episode_files, unnamed_episodes
 from act_policy.data.lerobot.hub import is_hub_id, resolve
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
-from act_policy.errors import UserError
-from act_policy.system.foreign_files import is_hidden
+from act_policy.errors import UserError, list_some
 
 
 def open_dataset(
@@ -17,7 +17,7 @@ def open_dataset(
 ) -> DemonstrationDataset:
     """Open a folder of demonstrations with the reader that fits its content.
 
-    A folder with `meta/info.json` is a LeRobotDataset, one with `*.hdf5` files is ALOHA's.
+    A folder with `meta/info.json` is a LeRobotDataset, one with HDF5 files is ALOHA's.
 
     Args:
         path: the folder, or the hub id of a LeRobotDataset, `user/name`, that is already on this
@@ -36,7 +36,7 @@ def open_dataset(
         from act_policy.data.lerobot.dataset import LeRobotDataset
 
         dataset = LeRobotDataset(folder, reader, wanted)
-    elif any(not is_hidden(path.name) for path in folder.glob("*.hdf5")):
+    elif episode_files(folder):
         from act_policy.data.aloha.dataset import AlohaHDF5Dataset
 
         dataset = AlohaHDF5Dataset(folder, reader, wanted=wanted)
@@ -45,12 +45,9 @@ def open_dataset(
             f"{folder}: has no meta/info.json; a LeRobotDataset was copied or recorded only in part"
         )
     else:
-        inside = [path.parents[1] for path in folder.glob("*/meta/info.json")]
-        inside += [path.parent for path in folder.glob("*/*.hdf5") if not is_hidden(path.name)]
-        nearby = f". Is {inside[0]} meant?" if inside else ""
         raise UserError(
             f"{folder}: holds no episode; expected files named episode_000000.hdf5 or so, or a "
-            f"LeRobotDataset with meta/info.json{nearby}"
+            f"LeRobotDataset with meta/info.json{_nearby(folder)}"
         )
     for note in dataset.notes:
         warnings.warn(note, DatasetWarning, stacklevel=2)
@@ -67,6 +64,19 @@ def find_folder(path: str | Path, download: bool = False) -> Path:
     if not folder.is_dir():
         raise UserError(f"{folder}: is a file; give the folder that holds the episodes")
     return folder
+
+
+def _nearby(folder: Path) -> str:
+    """Say what may have been meant by a folder without an episode."""
+    if unnamed := unnamed_episodes(folder):
+        first = unnamed[0]
+        return (
+            f". {list_some([path.name for path in unnamed])}: HDF5 whose name does not end so; "
+            f"rename {first.name} to {first.stem}.hdf5, and the others alike"
+        )
+    inside = [path.parents[1] for path in folder.glob("*/meta/info.json")]
+    inside += [path for path in folder.iterdir() if path.is_dir() and episode_files(path)]
+    return f". Is {inside[0]} meant?" if inside else ""
 
 
 CONVERSION_FILE = "conversion.json"

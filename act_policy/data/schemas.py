@@ -102,6 +102,13 @@ def choose_cameras(
     return list(found if wanted is None else wanted)
 
 
+class OtherNamesError(UserError):
+    """The files have other names for their contents than their format; the message suggests them.
+
+    There is nothing wrong with the files: `features=` says what is what.
+    """
+
+
 def suggest_features(
     vectors: Mapping[str, tuple[str, tuple[int, ...]]],
     images: Sequence[str],

@@ -80,6 +80,11 @@ class ExportConfig:
             raise UserError(
                 f"precision={list(self.precisions)} is of format onnx; name onnx in format= too"
             )
+        if self.observations is not None and set(self.onnx_precisions) <= {"fp32"}:
+            raise UserError(
+                f"observations={self.observations}: only fp16 and int8 are calibrated with them; "
+                "ask for one with precision=, or leave them out"
+            )
         if self.opset not in range(OLDEST_OPSET, NEWEST_OPSET + 1):
             raise UserError(
                 f"opset is {self.opset}; expected {OLDEST_OPSET} to {NEWEST_OPSET}: the operators "

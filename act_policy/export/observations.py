@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from act_policy.data.dataset import observation_at
+from act_policy.data.inspection.tables import unused_lines
 from act_policy.data.selection.demonstrations import RunReading, open_as_run
 from act_policy.errors import UserError, located
 from act_policy.types import Observation, Schema
@@ -36,6 +37,8 @@ def demonstrated_observations(
         )
     with located(f"observations={folder}"):
         dataset = open_as_run(folder, schema, reading or RunReading(select=_selection(schema)))
+    for line in unused_lines(dataset):
+        print(f"observations={folder}: {line}")
     if differences := schema.differences(dataset.schema):
         raise UserError(f"observations={folder} are of another robot: {'; '.join(differences)}")
     episodes = np.repeat(np.arange(len(dataset.lengths)), dataset.lengths)

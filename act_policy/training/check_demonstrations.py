@@ -7,14 +7,14 @@ from act_policy.data.inspection.evidence import InspectionConfig
 from act_policy.data.inspection.finding import Verdict
 from act_policy.data.inspection.inspect import inspect_before_training
 from act_policy.data.inspection.sentences import advice, sentence
-from act_policy.data.inspection.tables import unused_contents
+from act_policy.data.inspection.tables import unused_lines
 from act_policy.errors import UserError
 
 
 def check_demonstrations(dataset: DemonstrationDataset, config: InspectionConfig) -> None:
     """Print warnings about the demonstrations; raise UserError if they cannot be trained on."""
-    for what, contents in unused_contents(dataset):
-        print(f"{what}: {contents}")
+    for line in unused_lines(dataset):
+        print(line)
     errors = []
     names = [episode.name for episode in dataset.episodes]
     for finding in inspect_before_training(dataset, config):

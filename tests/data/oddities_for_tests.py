@@ -88,7 +88,10 @@ def write_lerobot(
             for place, key in enumerate(vectors)
         }
         for key, draw in cameras.items():
-            columns[key] = [_png(draw(episode, step)) for step in range(steps)]
+            columns[key] = pa.array(
+                [{"bytes": png(draw(episode, step)), "path": None} for step in range(steps)],
+                pa.struct({"bytes": pa.binary(), "path": pa.string()}),
+            )
         index = np.arange(steps)
         columns["timestamp"] = pa.array((index / RATE).astype(np.float32))
         columns["frame_index"] = index
@@ -177,7 +180,7 @@ def write(folder: Path, form: str, cameras: Mapping[str, Draw]) -> Path:
     return write_lerobot(folder, form, {f"observation.images.{n}": d for n, d in cameras.items()})
 
 
-def _png(image: np.ndarray) -> dict[str, Any]:
+def png(image: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "PNG")
-    return {"bytes": buffer.getvalue(), "path": None}
+    return buffer.getvalue()

@@ -1,8 +1,11 @@
 """Cameras that are not plain RGB are used as RGB, or named with the reason; in every format."""
 
+import io
+
 import h5py
 import numpy as np
 import pytest
+from PIL import Image
 
 from act_policy.data.dataset import DEPTH, DatasetWarning
 from act_policy.data.frames.on_demand import Frames
@@ -14,7 +17,7 @@ from act_policy.data.reader_config import ReaderConfig
 from act_policy.data.selection.demonstrations import open_demonstrations
 from act_policy.errors import UserError
 from act_policy.training.check_demonstrations import check_demonstrations
-from tests.data.lerobot_for_tests import TOP, change_info
+from tests.data.lerobot_for_tests import TOP, change_info, change_table
 from tests.data.lerobot_for_tests import write_lerobot as write_videos
 from tests.data.oddities_for_tests import (
     FORMATS,
@@ -163,3 +166,32 @@ def test_a_camera_that_takes_anothers_name_gets_frames_of_its_own(tmp_path):
         np.testing.assert_array_equal(
             Frames(dataset, "auto", "stop").read("top", np.array([0]))[0], 255 - rgb(0, 0)
         )
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_images_that_say_how_the_camera_was_held_are_turned(tmp_path, form):
+    """LeRobot and OpenCV turn them, too."""
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by 90 degrees
+
+    def turned(episode, step):
+        buffer = io.BytesIO()
+        image = Image.fromarray(np.rot90(rgb(episode, step)))
+        image.save(buffer, "PNG", exif=exif)
+        return buffer.getvalue()
+
+    if form == "aloha":
+        folder = write_aloha(tmp_path / "a", {"top": turned}, kind=KINDS["fixed"])
+        dataset = open_dataset(folder, ReaderConfig(jpeg_order="rgb"))
+    else:
+        folder = write(tmp_path / "a", form, {"top": rgb})
+        for path in folder.glob("data/*/*"):
+
+            def change(columns):
+                pairs = zip(columns["episode_index"], columns["frame_index"], strict=True)
+                images = [{"bytes": turned(*pair), "path": None} for pair in pairs]
+                columns["observation.images.top"] = images
+
+            change_table(path, change)
+        dataset = open_dataset(folder)
+    np.testing.assert_array_equal(dataset.frame(1, 4, "top"), rgb(1, 4))

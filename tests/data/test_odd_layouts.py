@@ -2,15 +2,20 @@
 
 import json
 
+import h5py
 import numpy as np
 import pytest
 
 from act_policy.data.dataset import DatasetWarning
 from act_policy.data.inspection.evidence import InspectionConfig
+from act_policy.data.inspection.finding import Kind, Verdict
 from act_policy.data.inspection.inspect import inspect_folder
+from act_policy.data.inspection.sentences import advice
 from act_policy.data.open import open_dataset
 from act_policy.data.reader_config import ReaderConfig
+from act_policy.data.selection.demonstrations import open_demonstrations
 from act_policy.errors import UserError
+from act_policy.training.check_demonstrations import check_demonstrations
 from act_policy.training.run_folder import check_free
 from tests.data.lerobot_for_tests import change_info
 from tests.data.oddities_for_tests import (
@@ -61,14 +66,16 @@ def test_features_that_are_no_mapping_of_names_are_refused():
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_without_a_state_there_are_images_alone(tmp_path, form):
+    lengths = (30, 34, 28)  # enough steps to look for what the actions are
     if form == "aloha":
-        folder = write_aloha(tmp_path / "a", {"top": rgb}, ("action",))
+        folder = write_aloha(tmp_path / "a", {"top": rgb}, ("action",), lengths)
     else:
-        folder = write_lerobot(tmp_path / "a", form, {"observation.images.top": rgb}, ("action",))
+        cameras = {"observation.images.top": rgb}
+        folder = write_lerobot(tmp_path / "a", form, cameras, ("action",), lengths=lengths)
     with pytest.warns(DatasetWarning, match=r"holds no state; .*features=\{state: null\}"):
         dataset = open_dataset(folder)
     assert dataset.schema.state_names == ()
-    assert dataset.state(1).shape == (LENGTHS[1], 0)
+    assert dataset.state(1).shape == (lengths[1], 0)
     assert inspect_folder(folder, InspectionConfig(chunk_length=4), 3).dimensions
     reader = ReaderConfig(features={"state": None})
     assert open_dataset(folder, reader).notes == []
@@ -136,3 +143,75 @@ def test_a_folder_around_the_dataset_is_answered_with_its_place(tmp_path):
         (tmp_path / form / "__MACOSX").mkdir()
         with pytest.raises(UserError, match=rf"holds no episode.* Is {folder} meant\?"):
             open_dataset(tmp_path / form)
+
+
+@pytest.mark.parametrize("ending", [".h5", ".hdf", ".HDF5", ".H5"])
+def test_hdf5_files_may_have_other_endings(tmp_path, ending):
+    folder = write(tmp_path / "a", "aloha", {"top": rgb})
+    for path in folder.glob("*.hdf5"):
+        path.rename(path.with_suffix(ending))
+    dataset = open_dataset(folder)
+    assert [e.name for e in dataset.episodes] == [f"episode_{e}{ending}" for e in range(3)]
+    np.testing.assert_array_equal(dataset.frame(2, 1, "top"), rgb(2, 1))
+    chosen = open_demonstrations(folder, {"episodes": ["episode_1", f"episode_2{ending}"]})
+    assert [episode.index for episode in chosen.episodes] == [1, 2]
+    assert inspect_folder(folder, InspectionConfig(), 1).dataset is not None
+    with pytest.raises(UserError, match=f"Is {folder} meant"):
+        open_dataset(tmp_path)
+
+
+def test_a_cut_file_of_another_ending_counts_as_the_last_one(tmp_path):
+    folder = write(tmp_path / "a", "aloha", {"top": rgb})
+    for path in folder.glob("*.hdf5"):
+        path.rename(path.with_suffix(".h5"))
+    last = folder / "episode_2.h5"
+    last.write_bytes(last.read_bytes()[:2000])
+    with pytest.warns(DatasetWarning, match="read up to episode_1.h5"):
+        assert len(open_dataset(folder).episodes) == 2
+
+
+def test_hdf5_without_an_ending_of_its_own_is_to_be_renamed(tmp_path):
+    folder = write(tmp_path / "a", "aloha", {"top": rgb})
+    (folder / "notes.txt").write_text("three times")
+    for number, ending in enumerate((".mat", ".data", "")):
+        (folder / f"episode_{number}.hdf5").rename(folder / f"episode_{number}{ending}")
+    text = "episode_0.mat; episode_1.data; episode_2: .* rename episode_0.mat to episode_0.hdf5"
+    with pytest.raises(UserError, match=text):
+        open_dataset(folder)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_nobody_reads_is_named(tmp_path, form, capsys):
+    """Cameras that were not chosen, vectors that some episodes lack, and other contents."""
+    folder = write(tmp_path / "a", form, {"top": rgb, "wrist": rgb})
+    expected = {"observation.images.wrist"}
+    if form == "aloha":
+        with h5py.File(folder / "episode_1.hdf5", "a") as file:
+            file["observations/effort"] = np.zeros((LENGTHS[1], 14))
+            file["base_action"] = np.zeros((LENGTHS[1], 2))
+        expected = {"observations/images/wrist", "observations/effort", "base_action"}
+    features = {"action": "action"} if form != "aloha" else {"action": "observations/qpos"}
+    features |= {"state": "action"} if form == "aloha" else {}
+    dataset = open_dataset(folder, ReaderConfig(cameras=["top"], features=features))
+    assert set(dataset.left_out) == expected
+    check_demonstrations(dataset, InspectionConfig())
+    said = capsys.readouterr().out
+    assert all(name in said for name in expected)
+
+
+def test_an_instruction_may_be_stored_as_bytes(tmp_path):
+    folder = write(tmp_path / "a", "aloha", {"top": rgb})
+    for number, text in enumerate((np.bytes_("push"), "push", np.array(["push"], "S4"))):
+        with h5py.File(folder / f"episode_{number}.hdf5", "a") as file:
+            file.attrs["instruction"] = text
+    assert [e.instruction for e in open_dataset(folder).episodes] == ["push"] * 3
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_other_names_are_a_finding_of_their_own(tmp_path, form):
+    folder = write_openpi(tmp_path / "a", form)
+    inspection = inspect_folder(folder, InspectionConfig(), 1)
+    (finding,) = inspection.findings
+    assert (finding.verdict, finding.kind) == (Verdict.ERROR, Kind.OTHER_NAMES)
+    assert "features={" in inspection.sentence(finding)
+    assert "Nothing is wrong with the files" in advice(finding)

@@ -8,6 +8,7 @@ import pytest
 from act_policy.data.reader_config import ReaderConfig
 from act_policy.data.selection.demonstrations import RunReading, open_demonstrations
 from act_policy.errors import UserError
+from act_policy.export.export import ExportConfig
 from act_policy.export.observations import demonstrated_observations
 from tests.training.training_for_tests import write_demonstrations
 
@@ -41,6 +42,11 @@ def test_observations_are_selected_as_in_training(
         assert set(found[place].images) == set(schema.camera_names)
         for name, image in found[place].images.items():
             np.testing.assert_array_equal(image, dataset.frame(episode, step, name))
+
+
+def test_observations_that_no_precision_needs_are_refused(demonstrations: Path) -> None:
+    with pytest.raises(UserError, match=r"only fp16 and int8 .*precision="):
+        ExportConfig(("onnx", "bundle"), observations=str(demonstrations))
 
 
 def test_observations_of_another_robot_are_refused(demonstrations: Path) -> None:

@@ -33,6 +33,7 @@ from act_policy.data.dataset import (
     lengths_of,
 )
 from act_policy.data.episode_errors import MOST_NAMED, EpisodeErrors, Wanted
+from act_policy.data.episode_files import episode_files
 from act_policy.data.reader_config import DEFAULT_READER, STATE, ReaderConfig
 from act_policy.data.schemas import (
     ALOHA_NAMES,
@@ -45,9 +46,10 @@ from act_policy.data.schemas import (
     shift_actions,
 )
 from act_policy.errors import UserError, list_some
-from act_policy.system.foreign_files import is_hidden
 from act_policy.types import Camera, Schema
 
+MOST_RADIANS = 4 * np.pi
+"""No joint of ALOHA's turns by more than half a turn; another arm's may turn twice."""
 LEAVE_OUT = (
     "Move the differing episode out of the folder, or leave it out of training with "
     "data.select.exclude=[...]."
@@ -61,7 +63,7 @@ class AlohaHDF5Dataset(DemonstrationDataset):
     and actions are then in memory; images stay in the files.
 
     Args:
-        folder: holds the `*.hdf5` files.
+        folder: holds the files, whose names end in .hdf5, .h5 or .hdf.
         reader: how to read them. Without a schema, names and units are those that our writer
             stored, else ALOHA's for 14 dimensions. `notes` holds a warning when the images
             suggest the other jpeg_order. Files at the end of a folder whose recording was cut
@@ -85,7 +87,7 @@ class AlohaHDF5Dataset(DemonstrationDataset):
         self._open: tuple[int, h5py.File] | None = None
         paths = episode_files(self.folder) if paths is None else list(paths)
         if not paths:
-            raise UserError(f"{folder}: holds no *.hdf5 episode")
+            raise UserError(f"{folder}: holds no episode")
         errors, found = EpisodeErrors(reader.unreadable, wanted), {}
         indices = _indices(paths)
         for index, path in zip(indices, paths, strict=True):
@@ -118,7 +120,7 @@ class AlohaHDF5Dataset(DemonstrationDataset):
         # a demonstration among a policy's runs was a person's from beginning to end
         if any(OPERATOR in every for every in vectors) and OPERATOR not in self.vector_names:
             self.vector_names += (OPERATOR,)
-        self.left_out = {place: why for e in self._files for place, why in e.left_out.items()}
+        self.left_out = self._left_out()
         if reader.cameras is None and (reader.schema is None or not self.schema.cameras):
             unusable = {n: why for e in self._files for n, why in e.unusable.items()}
             self.notes += [
@@ -128,8 +130,42 @@ class AlohaHDF5Dataset(DemonstrationDataset):
             ]
         if not self.schema.state_names and STATE not in (reader.features or {}):
             self.notes.append(f"{self.folder}: holds no state; {IMAGES_ALONE}")
+        if doubt := self._doubt_radians(reader):
+            self.notes.append(f"{self.folder}: {doubt}")
         if doubt := self._doubt_colours():
             self.notes.append(f"{self.folder}: {doubt}")
+
+    def _left_out(self) -> dict[str, str]:
+        """Return what some file holds and nobody reads, and why."""
+        found = {place: why for e in self._files for place, why in e.left_out.items()}
+        for episode in self._files:
+            chosen = self.schema.camera_names
+            found |= {episode.images[n]: "" for n in episode.cameras if n not in chosen}
+            rare = {n: v for n, v in episode.vectors.items() if n not in self.vector_names}
+            found |= {v.field: "not in every episode, or of several sizes" for v in rare.values()}
+        return found
+
+    def _doubt_radians(self, reader: ReaderConfig) -> str:
+        """Say why joints are not in radians; their unit is then unknown.
+
+        Files of ALOHA's layout do not say it, and software for other arms writes degrees.
+        """
+        if reader.schema is not None or self._files[0].schema is not None:
+            return ""
+        units = self.schema.state_units, self.schema.action_units
+        largest = max(
+            float(np.abs(values[:, [unit == "rad" for unit in of]]).max(initial=0))
+            for file in self._files
+            for values, of in zip((file.state, file.action), units, strict=True)
+        )
+        if largest <= MOST_RADIANS:
+            return ""
+        state, action = (tuple("" if unit == "rad" else unit for unit in of) for of in units)
+        self.schema = replace(self.schema, state_units=state, action_units=action)
+        return (
+            f"joints reach {largest:.4g}, too much for ALOHA's radians: their unit is taken as "
+            f"unknown. {HOW_TO_DESCRIBE}"
+        )
 
     def _doubt_colours(self) -> str:
         """Say why the channel order may be wrong, judging by a few compressed images."""
@@ -239,14 +275,6 @@ class AlohaHDF5Dataset(DemonstrationDataset):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": None}  # an open file cannot be sent to a worker
-
-
-def episode_files(folder: Path) -> list[Path]:
-    """List the episodes of a folder in the natural order of their names: 2 before 10."""
-    return sorted(
-        (path for path in folder.glob("*.hdf5") if not is_hidden(path.name)),
-        key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path.name)],
-    )
 
 
 def _indices(paths: Sequence[Path]) -> list[int]:

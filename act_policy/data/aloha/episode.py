@@ -121,11 +121,23 @@ def read_episode(path: Path, reader: ReaderConfig = DEFAULT_READER) -> EpisodeFi
             }
             if OPERATOR in file and file[OPERATOR].shape == (steps,):
                 vectors[OPERATOR] = VectorField(OPERATOR, 1)
-            times, image_times = file.get("timestamps"), arrays_below(file.get("image_times") or {})
-            read = {places.state, places.action, *(v.field for v in vectors.values()), *_KNOWN}
+            times = _timestamps(file.get("timestamps"), steps)
+            image_times = {
+                name: found
+                for name, data in arrays_below(file.get("image_times") or {})
+                if (found := _timestamps(data, steps)) is not None
+            }
+            read = {places.state, places.action, *(v.field for v in vectors.values())}
             read |= {places.images[name] for name in cameras}
-            read |= {f"image_times/{name}" for name, _ in image_times}
+            read |= {f"image_times/{name}" for name in image_times}
+            read.add("compress_len")  # not needed to read the images
+            read |= set() if times is None else {"timestamps"}
+            read |= {"base_action"} if places.action == ACTION_FIELD else set()
             why = {places.images[name]: reason for name, reason in unusable.items()}
+            left_out = {p: why.get(p, "") for p, _ in arrays_below(file) if p not in read}
+            for place in (places.images[name] for name in cameras):
+                if file[place].ndim == 4 and file[place].shape[3] == 4:
+                    left_out[f"{place} (alpha channel)"] = ""
             stored = file.attrs.get("schema")
             seed, success = file.attrs.get("seed"), file.attrs.get("success")
             return EpisodeFile(
@@ -138,17 +150,13 @@ def read_episode(path: Path, reader: ReaderConfig = DEFAULT_READER) -> EpisodeFi
                 schema=None if stored is None else read_schema_attribute(path, stored),
                 seed=None if seed is None else int(seed),
                 success=None if success is None else bool(success),
-                instruction=str(file.attrs.get("instruction", "")),
-                ended=str(file.attrs.get("ended", "")),
-                timestamps=_timestamps(times, steps),
-                image_times={
-                    name: found
-                    for name, data in image_times
-                    if (found := _timestamps(data, steps)) is not None
-                },
+                instruction=_text(file.attrs.get("instruction", "")),
+                ended=_text(file.attrs.get("ended", "")),
+                timestamps=times,
+                image_times=image_times,
                 is_act_plus_plus=bool(file.attrs.get("compress")) or "compress_len" in file,
                 unusable=unusable,
-                left_out={p: why.get(p, "") for p, _ in arrays_below(file) if p not in read},
+                left_out=left_out,
             )
     except UserError:
         raise
@@ -167,6 +175,12 @@ def _timestamps(times: Any, steps: int) -> np.ndarray | None:
     if not isinstance(times, h5py.Dataset) or times.shape != (steps,):
         return None
     return np.asarray(times[()], np.float64)
+
+
+def _text(stored: Any) -> str:
+    """Return an attribute's text; some software stores bytes, or an array of one text."""
+    value = stored.item() if isinstance(stored, np.ndarray) and stored.size == 1 else stored
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _was_being_written(path: Path) -> bool:
@@ -209,8 +223,6 @@ def read_vector(path: Path, field: VectorField) -> np.ndarray:
 
 
 _VECTOR_NAMES = {"qvel": "velocity"}
-_KNOWN = ("base_action", "compress_len", "operator", "timestamps")
-"""Places that are read elsewhere, or are not needed to read the others."""
 
 
 def _is_vector(data: Any, steps: int) -> bool:

@@ -8,20 +8,16 @@ uint8 (T, bytes)                encoded images (JPEG, PNG) in rows, padded with 
 T byte strings, T uint8 rows    encoded images, of fixed or variable length
 """
 
-import io
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-from PIL import Image
 
 from act_policy.data.dataset import DEPTH, UndecodableFrameError
 from act_policy.errors import UserError
+from act_policy.images.decode import DeepImageError, decode_rgb
 from act_policy.types import Camera
-
-DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
-"""Pillow's names for images of more than 8 bits per channel."""
 
 
 def is_encoded(images: Any) -> bool:
@@ -44,11 +40,10 @@ def read_camera(path: Path, name: str, images: Any, steps: int, jpeg_order: str)
     shape, dtype = tuple(images.shape), images.dtype
     if name.endswith("_depth"):
         return DEPTH
-    if not shape or shape[0] != steps:
-        raise UserError(
-            f"{path}: camera {name} has {shape[0] if shape else 'no'} frames, the episode {steps} "
-            "steps"
-        )
+    if len(shape) < 2 and not is_encoded(images):
+        return f"it is {dtype} {shape}, not one image per step; a video in one piece is not read"
+    if shape[0] != steps:
+        raise UserError(f"{path}: camera {name} has {shape[0]} frames, the episode {steps} steps")
     if is_encoded(images):
         return _encoded_camera(path, name, images, jpeg_order)
     if dtype in (np.uint16, np.int16, np.uint32, np.int32) and len(shape) in (3, 4):
@@ -79,7 +74,7 @@ def _encoded_camera(path: Path, name: str, images: Any, jpeg_order: str) -> Came
     for step in range(len(images)):
         try:
             frame = decode(images[step], jpeg_order, f"{path}: camera {name}, step {step}")
-        except DeepImageError as error:
+        except DeepFrameError as error:
             return f"its images have more than 8 bits per pixel ({error}), as depth has"
         except UndecodableFrameError:
             if step == len(images) - 1:
@@ -89,7 +84,7 @@ def _encoded_camera(path: Path, name: str, images: Any, jpeg_order: str) -> Came
     raise AssertionError("an episode has at least one step")
 
 
-class DeepImageError(UndecodableFrameError):
+class DeepFrameError(UndecodableFrameError):
     """An encoded image has more than 8 bits per pixel; the message is its mode."""
 
 
@@ -98,12 +93,9 @@ def decode(row: Any, jpeg_order: str, where: str) -> np.ndarray:
     content = row.tobytes() if isinstance(row, np.ndarray) else bytes(row)
     try:
         # Pillow refuses a JPEG that ends too early, so the zeros after it are harmless.
-        with Image.open(io.BytesIO(content), formats=["JPEG", "PNG"]) as image:
-            if image.mode in DEEP_MODES:
-                raise DeepImageError(image.mode)
-            pixels = np.asarray(image.convert("RGB"))
-    except DeepImageError:
-        raise
+        pixels = decode_rgb(content, ("JPEG", "PNG"))
+    except DeepImageError as error:
+        raise DeepFrameError(f"{error}") from None
     except Exception as error:  # a broken header makes Pillow raise almost anything
         raise UndecodableFrameError(
             f"{where} cannot be decoded ({error}). Repair or remove the episode, or "

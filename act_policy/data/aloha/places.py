@@ -1,6 +1,8 @@
 """Where in an HDF5 file the state, the action and the cameras are."""
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,8 +10,8 @@ import h5py
 import numpy as np
 
 from act_policy.data.reader_config import ACTION, STATE, ReaderConfig
-from act_policy.data.schemas import suggest_features
-from act_policy.errors import UserError
+from act_policy.data.schemas import OtherNamesError, suggest_features
+from act_policy.errors import UserError, list_some
 from act_policy.types import Schema
 
 STATE_FIELD, ACTION_FIELD = "observations/qpos", "action"
@@ -53,15 +55,39 @@ def find_places(path: Path, file: Any, reader: ReaderConfig) -> Places:
     if not images and not isinstance(group, h5py.Group):
         missing.append(IMAGES_GROUP)
     if missing:
+        _refuse_several(path, [place for place in vectors if "action" in place.lower()])
         some = [p for p, data in found.items() if data.dtype == np.uint8 and data.ndim > 2]
         hint = suggest_features(
             vectors, some, images, ACTION_FIELD if ACTION_FIELD in found else None
         )
         shown = [f"{p} {data.dtype} {tuple(data.shape)}" for p, data in found.items()]
-        raise UserError(
+        raise OtherNamesError(
             f"{path}: has no /{', /'.join(missing)}; found {', '.join(shown) or 'nothing'}. {hint}"
         )
+    for read in (state, str(action), *images.values()):
+        if read is not None:
+            _check_sources(path, read, file[read])
     return Places(state, str(action), images)
+
+
+def _refuse_several(path: Path, actions: Sequence[str]) -> None:
+    """Raise UserError if a file holds several episodes: actions in groups with numbers."""
+    numbered = (re.match(r"(.*?\d+)/", place) for place in actions)
+    if len(groups := list(dict.fromkeys(group[1] for group in numbered if group))) > 1:
+        raise UserError(
+            f"{path}: holds several episodes, {list_some(groups)}; expected one per file. "
+            "Write each into a file of its own, episode_000000.hdf5 and so on."
+        )
+
+
+def _check_sources(path: Path, place: str, data: h5py.Dataset) -> None:
+    """Raise UserError if values lie in other files that are gone: HDF5 would read zeros."""
+    for source in data.virtual_sources() if data.is_virtual else []:
+        if source.file_name != "." and not (path.parent / source.file_name).is_file():
+            raise UserError(
+                f"{path}: /{place} is in the file {source.file_name}, which is not there. "
+                "Copy it, too, or copy the values into this file"
+            )
 
 
 def members(group: Any) -> list[tuple[str, Any]]:

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from act_policy.data.aloha.dataset import AlohaHDF5Dataset
 from act_policy.data.aloha.episode import write_episode
 from act_policy.data.conversion.check import check_episode
-from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError
+from act_policy.data.dataset import DemonstrationDataset, UndecodableFrameError, name_left_out
 from act_policy.data.lerobot.dataset import LeRobotDataset
 from act_policy.data.lerobot.source import Parts, describe, take_apart
 from act_policy.data.lerobot.staging import (
@@ -345,6 +345,10 @@ def _summary(source: DemonstrationDataset, out: Path, kept: list[int]) -> str:
     # contents that the source's reader left alone may still be columns of a LeRobotDataset
     file = out / "meta" / "info.json"
     copied = json.loads(file.read_text())["features"] if file.exists() else {}
-    if lost := [name for name in source.left_out if name not in copied]:
-        text += f"; not converted: {', '.join(lost)}"
+    lost = {name: why for name, why in source.left_out.items() if name not in copied}
+    if lost:
+        text += f"; not converted: {'; '.join(name_left_out(lost))}"
+    several = sum(len(source.instructions(episode)) > 1 for episode in kept)
+    if several and not copied:
+        text += f"; {several} episodes have several instructions, which one text now lists"
     return text

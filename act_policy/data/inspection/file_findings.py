@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from act_policy.data.dataset import DatasetWarning, DemonstrationDataset
 from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError
+from act_policy.data.episode_files import episode_files
 from act_policy.data.inspection.finding import Finding, Kind, Verdict
 from act_policy.data.open import find_folder, open_dataset
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
+from act_policy.data.schemas import OtherNamesError
 from act_policy.errors import UserError, list_some
-from act_policy.system.foreign_files import is_hidden
 
 if TYPE_CHECKING:
     from act_policy.data.aloha.episode import EpisodeFile
@@ -45,10 +46,13 @@ def open_readable(
         if (folder / "meta" / "info.json").is_file():
             readable, broken = _lerobot(folder, error, reader)
             unlike: list[Finding] = []
-        elif any(not is_hidden(path.name) for path in folder.glob("*.hdf5")):
+        elif episode_files(folder):
             readable, broken, unlike = _aloha(folder, error, strict)
         else:
             raise
+        if readable is None and all(isinstance(error, OtherNamesError) for error in broken):
+            detail = {"error": broken[0]}  # the others say the same
+            return None, [Finding(Verdict.ERROR, Kind.OTHER_NAMES, detail=detail), *unlike]
         left_out = reader.unreadable == "skip" and readable is not None
         verdict = Verdict.WARNING if left_out else Verdict.ERROR
         return readable, [
@@ -73,7 +77,7 @@ def _aloha(
     folder: Path, first: UserError, reader: ReaderConfig
 ) -> tuple[DemonstrationDataset | None, list[UserError], list[Finding]]:
     """Read each file by itself; collect errors, and findings where a file is unlike most others."""
-    from act_policy.data.aloha.dataset import AlohaHDF5Dataset, episode_files
+    from act_policy.data.aloha.dataset import AlohaHDF5Dataset
     from act_policy.data.aloha.episode import read_episode
 
     errors, episodes = [], []

@@ -29,6 +29,7 @@ class Kind(StrEnum):
     """Everything that is looked for, each with the name that a person reads."""
 
     BROKEN_FILE = "files that cannot be used"
+    OTHER_NAMES = "contents under other names"
     UNLIKE_FILE = "files that differ from the others"
     READER_NOTE = "remarks of the reader"
     NO_CAMERA = "no camera that can be used"
@@ -42,6 +43,7 @@ class Kind(StrEnum):
     EXCHANGED = "actions that another joint follows"
     SCALE = "scale of action and state"
     OFFSET = "offset between action and state"
+    LONG_LAG = "states that follow late"
     CONSTANT = "constant dimensions"
     NEARLY_CONSTANT = "nearly constant dimensions"
     RATE = "rate"
@@ -49,6 +51,7 @@ class Kind(StrEnum):
     JUMPS = "jumps"
     IDLE = "idle stretches"
     DUPLICATES = "duplicated episodes"
+    UNWRITTEN = "steps that were never written"
     ENDS_EARLY = "episodes that end early"
     SHORT = "episodes shorter than a second"
     LONG_CHUNK = "long chunk"

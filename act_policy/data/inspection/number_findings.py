@@ -20,6 +20,7 @@ from act_policy.data.inspection.tracking_findings import (
     exchanged,
     follows,
     inverted,
+    lagging,
     movements,
     offset,
     scaled,
@@ -32,6 +33,8 @@ GAP = 1.5
 IDLE_SECONDS, IDLE_SHARE = 1.0, 0.2
 """An idle stretch counts when it lasts at least both. People pause for less than a second, and
 less than a fifth of an episode hardly weighs in the loss."""
+UNWRITTEN_LEAST = 2
+"""Steps at the end at which all numbers are zero: one may be a coincidence."""
 JUMP_SHARE, JUMP_FACTOR = 0.3, 10.0
 """A jump is a step of more than this share of a joint's reach, and more than this factor times its
 fast steps (their 95th percentile): no motor does that, a lost message or a wrapped angle does."""
@@ -152,6 +155,18 @@ def idle(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(Verdict.WARNING, Kind.IDLE, episodes=episodes)
 
 
+def unwritten(evidence: Evidence) -> Iterator[Finding]:
+    """Report ends of episodes at which every number is zero: room that a recorder did not fill."""
+    episodes: Details = {}
+    for episode, both in enumerate(zip(evidence.states, evidence.actions, strict=True)):
+        written = np.flatnonzero(np.hstack(both).any(axis=1))
+        length, end = len(both[0]), int(written[-1]) + 1 if len(written) else 0
+        if both[0].shape[1] and length - end >= UNWRITTEN_LEAST:
+            episodes[episode] = {"step": end, "length": length}
+    if episodes:
+        yield Finding(Verdict.WARNING, Kind.UNWRITTEN, episodes=episodes)
+
+
 def jumps(evidence: Evidence) -> Iterator[Finding]:
     """Report positions that change by more in one step than a joint can move."""
     schema = evidence.dataset.schema
@@ -260,7 +275,9 @@ def failures(evidence: Evidence) -> Iterator[Finding]:
 
 def instructions(evidence: Evidence) -> Iterator[Finding]:
     """Report several instructions, of which the policy is told none."""
-    counts = Counter(e.instruction for e in evidence.dataset.episodes if e.instruction)
+    dataset = evidence.dataset
+    told = (text for e in range(len(dataset.episodes)) for text in dataset.instructions(e))
+    counts = Counter(text for text in told if text)
     if len(counts) > 1:
         first = next(iter(counts))
         detail = {"count": len(counts), "episodes_of": dict(counts), "first": first}
@@ -294,9 +311,11 @@ SEARCHES: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     exchanged,
     scaled,
     offset,
+    lagging,
     constant,
     nearly_constant,
     rate,
+    unwritten,
     jumps,
     idle,
     duplicates,

@@ -10,6 +10,7 @@ from act_policy.errors import list_some
 
 _SENTENCES = {
     Kind.BROKEN_FILE: "{error}",
+    Kind.OTHER_NAMES: "{error}",
     Kind.UNLIKE_FILE: "{error}",
     Kind.READER_NOTE: "{note}",
     Kind.NO_CAMERA: "{reasons}",
@@ -21,6 +22,7 @@ _SENTENCES = {
     Kind.JUMPS: "{subject} jumps within one step in {listed}",
     Kind.IDLE: "nothing moves for a long time in {listed}",
     Kind.DUPLICATES: "states and actions are those of another episode in {listed}",
+    Kind.UNWRITTEN: "state and action are zero up to the end in {listed}",
     Kind.ENDS_EARLY: "far shorter than the others: {listed}",
     Kind.SHORT: "{listed}",
     Kind.LONG_CHUNK: "chunk_length {chunk_length} is more than half of {listed}; {padded:.0%} of "
@@ -39,6 +41,7 @@ _REMARKS = {
     Kind.GAPS: "{seconds:.2f} s after step {step}",
     Kind.JUMPS: "{dimension} by {size:.3g} after step {step}",
     Kind.IDLE: "{seconds:.1f} s from step {step} on, {steps} of {length} steps",
+    Kind.UNWRITTEN: "from step {step} on, of {length}",
     Kind.ENDS_EARLY: "{length} steps, half of them have {median:g} or more",
     Kind.SHORT: "{seconds:.2g} s",
     Kind.LONG_CHUNK: "{length} steps",
@@ -105,6 +108,9 @@ def sentence(finding: Finding, episode_names: Sequence[str]) -> str:
                 f"action {subject} is off its later state by {value:.3g}{_behind(unit)}{degrees} "
                 f"throughout (deviation {detail['deviation']:.2g}{_behind(unit)})"
             )
+        case Kind.LONG_LAG:
+            lags = (f"{n} after {s:.2g} s ({k} steps)" for n, (k, s) in detail["lags"].items())
+            return f"the state follows its action late: {list_some([*lags])}"
         case Kind.CONSTANT:
             values = (f"{name} ({value:.4g})" for name, value in detail["values"].items())
             return f"the same at every step: {', '.join(values)}"
@@ -159,6 +165,8 @@ _KEPT_STILL = "A policy keeps it there, and learns nothing from it"
 _ADVICE: dict[Kind | tuple[Kind, Verdict], str] = {
     Kind.BROKEN_FILE: "Training refuses the folder as it is: repair the file, move the episode out "
     "of it, or leave it out with unreadable=skip (data.unreadable= in training).",
+    Kind.OTHER_NAMES: "Nothing is wrong with the files: give that setting to every command; a run "
+    "keeps it.",
     (Kind.BROKEN_FILE, Verdict.WARNING): "Training leaves the episode out (unreadable: skip).",
     Kind.UNLIKE_FILE: "Training refuses the folder as it is, with unreadable=skip too: leave the "
     "episode out with data.select.exclude=[...], move it out of the folder, or choose cameras that "
@@ -185,6 +193,9 @@ _ADVICE: dict[Kind | tuple[Kind, Verdict], str] = {
     "position.",
     Kind.OFFSET: "Is one of them calibrated differently? On the robot the policy would be off by "
     "as much: calibrate again, or correct the recording.",
+    Kind.LONG_LAG: "Is the arm that slow? If states and images were taken late, or actions stored "
+    "early, correct the recording, or use each action so many steps later with action_shift= "
+    "(data.action_shift= in training).",
     Kind.CONSTANT: f"{_KEPT_STILL}. If it should have moved, look for what the recording misses.",
     (Kind.CONSTANT, Verdict.WARNING): f"{_KEPT_STILL}; the joint did move: look for what the "
     "recording misses.",
@@ -198,6 +209,8 @@ _ADVICE: dict[Kind | tuple[Kind, Verdict], str] = {
     "episodes out.",
     Kind.DUPLICATES: "Leave them out: they count twice in training, and may be both held out and "
     "trained on.",
+    Kind.UNWRITTEN: "The recorder made room for more steps than it wrote: cut them off in the "
+    "files, or leave the episodes out; a policy would learn to go to zero.",
     Kind.ENDS_EARLY: "Was the recording stopped before the task was done? Then leave them out.",
     Kind.SHORT: "Is the rate of {rate:g} steps per second right?",
     Kind.LONG_CHUNK: "A shorter chunk_length trains on as much and wastes less.",

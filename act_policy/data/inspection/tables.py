@@ -7,7 +7,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from act_policy.data.dataset import DemonstrationDataset
+from act_policy.data.dataset import DemonstrationDataset, name_left_out
 from act_policy.data.inspection.evidence import ActionReport, DimensionReport
 from act_policy.data.inspection.finding import Verdict
 from act_policy.data.inspection.inspect import Inspection
@@ -43,7 +43,8 @@ def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
     """Describe a dataset by names and values."""
     schema, lengths = dataset.schema, dataset.lengths
     seeds = [e.seed for e in dataset.episodes if e.seed is not None]
-    instructions = list(dict.fromkeys(e.instruction for e in dataset.episodes if e.instruction))
+    told = (text for e in range(len(dataset.episodes)) for text in dataset.instructions(e))
+    instructions = list(dict.fromkeys(text for text in told if text))
     known = [e.outcome for e in dataset.episodes if e.outcome is not None]
     return [
         ("episodes", f"{len(dataset.episodes)}"),
@@ -61,13 +62,17 @@ def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
     ]
 
 
+def unused_lines(dataset: DemonstrationDataset) -> list[str]:
+    """Name what the files hold and a policy does not get to see, in lines for a terminal."""
+    return [f"{what}: {contents}" for what, contents in unused_contents(dataset)]
+
+
 def unused_contents(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
     """Name what the files hold and a policy does not get to see, as names and values."""
-    left_out = [f"{name} ({why})" if why else name for name, why in dataset.left_out.items()]
     return [
         (name, value)
         for name, value in (
-            ("not used", "; ".join(left_out)),
+            ("not used", "; ".join(name_left_out(dataset.left_out))),
             ("on request", ", ".join(dataset.vector_names)),
         )
         if value

@@ -23,6 +23,9 @@ OFFSET_SHARE, OFFSET_DEVIATIONS = 0.03, 3.0
 above the normaliser's floor (a joint that hardly moves)."""
 SCALE_FACTOR = 1.5
 """A scale counts above this factor: a gripper that holds something stays behind its target."""
+LONG_LAG_SECONDS, LAG_MATTERS = 0.3, 0.7
+"""A state is late from this time on: arms follow within 0.1 to 0.2 s. It must matter: half of the
+lag leaves a difference whose deviation is larger, this is the largest share left of it."""
 END_SHARE = 0.8
 """A dimension that is this often at one of two values only opens and closes something: its sign
 and its scale are a convention."""
@@ -127,6 +130,21 @@ def offset(evidence: Evidence) -> Iterator[Finding]:
         if abs(middle) > max(OFFSET_DEVIATIONS * deviation, OFFSET_SHARE * reach, least):
             detail = {"offset": middle, "deviation": deviation, "unit": pair.unit}
             yield Finding(Verdict.WARNING, Kind.OFFSET, pair.name, detail)
+
+
+def lagging(evidence: Evidence) -> Iterator[Finding]:
+    """Report joints that are where they should be only long after they were told."""
+    late: dict[str, tuple[int, float]] = {}
+    for pair in evidence.pairs:
+        lag = evidence.relations[pair.action].lag
+        if not follows(evidence, pair) or lag < LONG_LAG_SECONDS * evidence.rate:
+            continue
+        position, target = _of_pair(evidence, pair)
+        here, sooner = (_apart(position, target, steps).std() for steps in (lag, lag // 2))
+        if here <= LAG_MATTERS * sooner:
+            late[pair.name] = lag, lag / evidence.rate
+    if late:
+        yield Finding(Verdict.WARNING, Kind.LONG_LAG, detail={"lags": late})
 
 
 def _of_pair(evidence: Evidence, pair: Pair) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -3,21 +3,21 @@
 RGB is used as it is, the alpha channel of RGBA is dropped, gray is repeated in three channels.
 """
 
-import io
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
-
-from PIL import Image
 
 from act_policy.data.dataset import DEPTH
-from act_policy.data.lerobot.metadata import Feature, Metadata, open_parquet
+from act_policy.data.lerobot.images import (
+    content_of,
+    find_image,
+    first_value,
+    is_by_name,
+)
+from act_policy.data.lerobot.metadata import Feature, Metadata
 from act_policy.data.video.index import read_header
 from act_policy.errors import UserError
+from act_policy.images.decode import DeepImageError, decode_rgb
 from act_policy.types import Camera
-
-DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
-"""Pillow's names for images of more than 8 bits per channel."""
 
 
 def sort_cameras(
@@ -89,20 +89,19 @@ def _look_deeper(metadata: Metadata, key: str) -> str:
                 return f"its video is {pixels}, more than 8 bits gray: depth" if deep else ""
         return ""
     with suppress(Exception):  # a broken file is reported with its episode
-        value = _first_value(metadata, key)
-        content: Any = value.get("bytes") if isinstance(value, dict) else value
-        with Image.open(io.BytesIO(content)) as image:
-            if image.mode in DEEP_MODES:
-                return f"its images have more than 8 bits per pixel ({image.mode}), as depth has"
+        value = first_value(metadata, key)
+        if is_by_name(value) and find_image(metadata.folder, value["path"]) is None:
+            return (
+                f"its images are in files of their own, such as {value['path']}, which are not in "
+                f"{metadata.folder}: copy them there, too"
+            )
+        if isinstance(value, list):
+            return "its images are lists of numbers; expected encoded ones, such as PNG"
+        try:
+            decode_rgb(content_of(value, metadata.folder))
+        except DeepImageError as error:
+            return f"its images have more than 8 bits per pixel ({error}), as depth has"
     return ""
-
-
-def _first_value(metadata: Metadata, key: str) -> Any:
-    for path in dict.fromkeys(entry.data for entry in metadata.episodes):
-        with suppress(UserError), open_parquet(path) as file:
-            batch = next(file.iter_batches(batch_size=1, columns=[key]))
-            return batch.column(0)[0].as_py()
-    return None
 
 
 def _is_deep(pixels: str) -> bool:

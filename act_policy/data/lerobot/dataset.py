@@ -5,8 +5,9 @@ Cameras are the features `observation.images.<name>` and `observation.image`, an
 `features` of the ReaderConfig names; what is not read is named in `left_out`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from act_policy.data.dataset import (
-    DEPTH,
     IMAGES_ALONE,
     DemonstrationDataset,
     Episode,
@@ -27,6 +27,8 @@ from act_policy.data.dataset import (
 )
 from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError, Wanted
 from act_policy.data.lerobot.cameras import channels_of
+from act_policy.data.lerobot.features import read_tasks
+from act_policy.data.lerobot.images import ImageColumn, first_value, image_files, is_by_name
 from act_policy.data.lerobot.metadata import (
     CAPTURE_TIME,
     COUNTERS,
@@ -36,7 +38,7 @@ from act_policy.data.lerobot.metadata import (
     read_columns,
     read_metadata,
 )
-from act_policy.data.lerobot.rows import ImageColumn, read_rows, read_vectors
+from act_policy.data.lerobot.rows import read_rows, read_vectors
 from act_policy.data.lerobot.schema import (
     lerobot_schema,
     short_name,
@@ -85,13 +87,9 @@ class LeRobotDataset(DemonstrationDataset):
         errors = EpisodeErrors(reader.unreadable, wanted)
         self.metadata = read_metadata(self.folder, errors)
         self.notes = list(self.metadata.notes)
-        self.schema, self.keys, unused = lerobot_schema(self.folder, self.metadata, reader)
+        self.schema, self.keys, unused, notes = lerobot_schema(self.folder, self.metadata, reader)
         self.camera_keys = self.keys.cameras
-        self.notes += [
-            f"{self.folder}: {key} is left out: {why}"
-            for key, why in unused.items()
-            if why != DEPTH
-        ]
+        self.notes += [f"{self.folder}: {note}" for note in notes]
         if self.keys.state is None and STATE not in (reader.features or {}):
             self.notes.append(f"{self.folder}: holds no state; {IMAGES_ALONE}")
         rows = read_rows(self.metadata, self.keys, errors, self.notes)
@@ -133,6 +131,17 @@ class LeRobotDataset(DemonstrationDataset):
         self._columns: dict[str, ImageColumn] = {}
         self._first_frames: dict[tuple[int, str], int] = {}
 
+    @cached_property
+    def _first_images(self) -> dict[str, Any]:
+        """The first value in each camera's column of images."""
+        columns = [name for name in self.camera_keys if not self._is_video(name)]
+        return {name: first_value(self.metadata, self.camera_keys[name]) for name in columns}
+
+    @cached_property
+    def _tasks(self) -> list[str]:
+        """The texts to which `task_index` refers."""
+        return read_tasks(self.folder)
+
     def state(self, episode: int) -> np.ndarray:
         """Return float32 (T, s)."""
         return self._rows[episode].state
@@ -155,14 +164,30 @@ class LeRobotDataset(DemonstrationDataset):
         part = table.slice(self._rows[episode].first, self.lengths[episode])
         return {c: part.column(key).to_numpy().astype(np.float64) for c, key in keys.items()}
 
+    def instructions(self, episode: int) -> Mapping[str, np.ndarray]:
+        """Return each instruction -> bool (T,), by the column `task_index` where there are several.
+
+        Where that column names none of them, all steps have the episode's own text.
+        """
+        if len(self.entries[episode].tasks) < 2 or "task_index" not in self.metadata.features:
+            return super().instructions(episode)
+        texts, index = self._tasks, self._numbers(episode, "task_index")[:, 0].astype(int)
+        found = {texts[i]: index == i for i in np.unique(index) if 0 <= i < len(texts)}
+        whole = sum((steps.sum() for steps in found.values()), 0) == len(index)
+        return found if whole else super().instructions(episode)
+
     def vector(self, episode: int, name: str) -> np.ndarray:
         """Return the feature `observation.{name}`, float32 (T, n)."""
         check_vector_name(self, name)
-        path, key = self.episodes[episode].file, self._vector_keys[name]
-        if name not in self._vectors or self._vectors[name][0] != path:
-            self._vectors[name] = path, read_vectors(path, key, self.metadata.features[key])
+        return self._numbers(episode, self._vector_keys[name])
+
+    def _numbers(self, episode: int, key: str) -> np.ndarray:
+        """Return a feature of numbers, float32 (T, n)."""
+        path = self.episodes[episode].file
+        if key not in self._vectors or self._vectors[key][0] != path:
+            self._vectors[key] = path, read_vectors(path, key, self.metadata.features[key])
         first = self._rows[episode].first
-        return self._vectors[name][1][first : first + self.lengths[episode]]
+        return self._vectors[key][1][first : first + self.lengths[episode]]
 
     def vector_dimensions(self, name: str) -> VectorDimensions:
         """Return the feature's names; LeRobot stores no units."""
@@ -202,7 +227,13 @@ class LeRobotDataset(DemonstrationDataset):
         key = self.camera_keys[camera]
         if self._is_video(camera):
             return (self.entries[episode].videos[key].start,)
-        return (self._rows[episode].first, *(() if short_name(key) == camera else (key,)))
+        first, length = self._rows[episode].first, int(self.lengths[episode])
+        named: tuple[Any, ...] = ()
+        if is_by_name(self._first_images[camera]):
+            rows = slice(first, first + length)
+            files = image_files(self.entries[episode].data, key, rows, self.folder)
+            named = (tuple((f.stat().st_size, f.stat().st_mtime_ns) for f in files),)
+        return (first, *(() if short_name(key) == camera else (key,)), *named)
 
     def key_steps(self, episode: int, camera: str) -> np.ndarray | None:
         """Return int64, the steps of key frames; only the first for images in a column.
@@ -240,7 +271,8 @@ class LeRobotDataset(DemonstrationDataset):
             return None
         column = read_columns(self.episodes[episode].file, [self.camera_keys[camera]]).column(0)
         part = column.slice(self._rows[episode].first, self.lengths[episode]).combine_chunks()
-        return part if pa.types.is_struct(part.type) else None
+        has_bytes = pa.types.is_struct(part.type) and part.field("bytes").null_count == 0
+        return part if has_bytes else None
 
     def _is_video(self, camera: str) -> bool:
         return self.metadata.features[self.camera_keys[camera]].dtype == "video"
@@ -354,7 +386,9 @@ class LeRobotDataset(DemonstrationDataset):
         path = self.episodes[episode].file
         column = self._columns.get(camera)
         if column is None or column.path != path:
-            self._columns[camera] = column = ImageColumn(path, self.camera_keys[camera])
+            self._columns[camera] = column = ImageColumn(
+                path, self.camera_keys[camera], self.folder
+            )
         return column
 
     def __getstate__(self) -> dict[str, Any]:

@@ -90,10 +90,12 @@ class EpisodeEntry(NamedTuple):
 class Metadata(NamedTuple):
     """The whole folder; episodes in the order of their index.
 
+    folder: of the dataset.
     plain: the content of `info.json`.
     notes: warnings about a recording that was cut short.
     """
 
+    folder: Path
     rate: float
     features: dict[str, Feature]
     episodes: list[EpisodeEntry]
@@ -142,7 +144,7 @@ def read_metadata(folder: Path, errors: EpisodeErrors) -> Metadata:
             f"{path}: total_frames is {stated_frames}, but the episodes' metadata count {frames}. "
             "Was the dataset copied, recorded or edited only in part?"
         )
-    return Metadata(rate, features, episodes, info.plain, notes)
+    return Metadata(folder, rate, features, episodes, info.plain, notes)
 
 
 def read_columns(path: Path, columns: list[str]) -> pa.Table:

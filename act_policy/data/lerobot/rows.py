@@ -1,6 +1,5 @@
-"""The rows of a LeRobotDataset's parquet files: states, actions, encoded images."""
+"""The rows of a LeRobotDataset's parquet files: states, actions, times."""
 
-import io
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -8,20 +7,16 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from PIL import Image
 
 from act_policy.data.episode_errors import EpisodeErrors, UnfinishedError
-from act_policy.data.lerobot.cameras import DEEP_MODES
 from act_policy.data.lerobot.metadata import (
     CAPTURE_TIME,
     EpisodeEntry,
     Feature,
     Metadata,
-    open_parquet,
     read_columns,
 )
 from act_policy.data.lerobot.schema import Keys
-from act_policy.data.video.decoder import BrokenFrameError
 from act_policy.errors import UserError
 
 
@@ -138,9 +133,9 @@ def _matrix(path: Path, table: pa.Table, key: str, feature: Feature) -> np.ndarr
     if any(is_kind(column.type) for is_kind in _LISTS):
         lengths = pc.list_value_length(column).to_numpy()
         if len(wrong := np.flatnonzero(lengths != size)):
+            count = "no" if np.isnan(lengths[wrong[0]]) else f"{lengths[wrong[0]]:g}"
             raise UserError(
-                f"{path}: {key} has {lengths[wrong[0]]:g} values in row {wrong[0]}; "
-                f"meta/info.json says {size}"
+                f"{path}: {key} has {count} values in row {wrong[0]}; meta/info.json says {size}"
             )
         column = pc.list_flatten(column)
     elif size != 1:
@@ -154,39 +149,3 @@ def _numbers(path: Path, key: str, column: pa.ChunkedArray) -> np.ndarray:
     if not (np.issubdtype(values.dtype, np.number) or values.dtype == bool):
         raise UserError(f"{path}: {key} is {column.type}; expected numbers")
     return np.asarray(values)
-
-
-class ImageColumn:
-    """Encoded images in a parquet file, one row group in memory at a time."""
-
-    def __init__(self, path: Path, key: str) -> None:
-        self.path, self._key = path, key
-        with open_parquet(path) as file:
-            groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-        self._ends = np.cumsum(groups)
-        self._loaded: tuple[int, int, pa.Array] | None = None
-
-    def frame(self, row: int) -> np.ndarray:
-        """Return uint8 (h, w, 3); raises BrokenFrameError."""
-        group = int(np.searchsorted(self._ends, row, side="right"))
-        if self._loaded is None or self._loaded[0] != group:
-            begin = int(self._ends[group - 1]) if group else 0
-            try:
-                with open_parquet(self.path) as file:
-                    table = file.read_row_group(group, columns=[self._key])
-            except (pa.ArrowException, OSError) as error:
-                raise BrokenFrameError(f"{error}") from None
-            self._loaded = group, begin, table.column(self._key).combine_chunks()
-        value = self._loaded[2][row - self._loaded[1]].as_py()
-        content = value.get("bytes") if isinstance(value, dict) else value
-        if not isinstance(content, bytes):
-            raise BrokenFrameError("the file holds no bytes of this frame")
-        try:
-            with Image.open(io.BytesIO(content)) as image:
-                if image.mode in DEEP_MODES:
-                    raise BrokenFrameError(f"it has more than 8 bits per pixel ({image.mode})")
-                return np.asarray(image.convert("RGB"))
-        except BrokenFrameError:
-            raise
-        except Exception as error:  # a broken header makes Pillow raise almost anything
-            raise BrokenFrameError(f"{error}") from None

@@ -5,11 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from act_policy.data.dataset import DEPTH
 from act_policy.data.lerobot.cameras import sort_cameras
 from act_policy.data.lerobot.metadata import CAPTURE_TIME, COUNTERS, Feature, Metadata
 from act_policy.data.reader_config import ACTION, STATE, ReaderConfig
-from act_policy.data.schemas import check_described, choose_cameras, read_schema, suggest_features
-from act_policy.errors import UserError
+from act_policy.data.schemas import (
+    OtherNamesError,
+    check_described,
+    choose_cameras,
+    read_schema,
+    suggest_features,
+)
+from act_policy.errors import UserError, list_some
 from act_policy.types import ACTION_KEY, IMAGE_PREFIX, STATE_KEY, Camera, Schema
 
 OBSERVATION_PREFIX = "observation."
@@ -29,11 +36,13 @@ class Reading(NamedTuple):
 
     keys: the features that are read.
     left_out: feature -> why its images are not used; of cameras that nobody chose to leave out.
+    notes: what a person may take for something else than it is.
     """
 
     schema: Schema
     keys: Keys
     left_out: dict[str, str]
+    notes: list[str]
 
 
 def lerobot_schema(folder: Path, metadata: Metadata, reader: ReaderConfig) -> Reading:
@@ -69,6 +78,9 @@ def lerobot_schema(folder: Path, metadata: Metadata, reader: ReaderConfig) -> Re
             for key, feature in metadata.features.items()
             if feature.is_image and key not in keys.cameras.values() and not is_camera(key)
         }
+    notes = [f"{key} is left out: {why}" for key, why in left_out.items() if why != DEPTH]
+    notes += [] if stored is not None else _repeated_names(metadata, keys)
+    notes += _unused_splits(metadata)
     if stored is None:
         ours = metadata.plain.get("act_policy")  # of our writer, for which LeRobot has no place
         if not isinstance(ours, dict):
@@ -86,7 +98,7 @@ def lerobot_schema(folder: Path, metadata: Metadata, reader: ReaderConfig) -> Re
         )
     chosen: tuple[Camera, ...] = tuple(cameras[name] for name in names)
     read = keys._replace(cameras={name: keys.cameras[name] for name in names})
-    return Reading(replace(stored, cameras=chosen), read, left_out)
+    return Reading(replace(stored, cameras=chosen), read, left_out, notes)
 
 
 def _find_keys(info: Path, metadata: Metadata, reader: ReaderConfig) -> Keys:
@@ -108,7 +120,7 @@ def _find_keys(info: Path, metadata: Metadata, reader: ReaderConfig) -> Keys:
             {name: key for name, key in cameras.items() if key in features},
             ACTION_KEY if ACTION_KEY in features else None,
         )
-        raise UserError(
+        raise OtherNamesError(
             f"{info}: has no feature {', '.join(missing)}; found "
             + ", ".join(f"{k} {f.dtype} {list(f.shape)}" for k, f in features.items())
             + f". {hint}"
@@ -151,6 +163,32 @@ def vector_names(info: Path, metadata: Metadata, key: str, prefix: str) -> tuple
     if len(names) == size == len(set(names)):
         return tuple(names)
     return tuple(f"{prefix}_{dimension}" for dimension in range(size))
+
+
+def _repeated_names(metadata: Metadata, keys: Keys) -> Iterator[str]:
+    """Say where names are not used because they repeat, as two arms' may."""
+    for key, prefix in ((keys.state, STATE), (keys.action, ACTION)):
+        if key is None:
+            continue
+        names = list(_flat(metadata.features[key].names))
+        if len(names) == int(metadata.features[key].shape[0]) > len(set(names)):
+            twice = dict.fromkeys(name for name in names if names.count(name) > 1)
+            yield (
+                f"{key} names {list_some([*twice])} more than once: its dimensions are called "
+                f"{prefix}_0, {prefix}_1, ...; name them with schema=FILE.json (data.schema= in "
+                "training)"
+            )
+
+
+def _unused_splits(metadata: Metadata) -> Iterator[str]:
+    """Say which episodes the metadata want for something else than training."""
+    splits = metadata.plain.get("splits")
+    if isinstance(splits, dict) and (others := {k: v for k, v in splits.items() if k != "train"}):
+        parts = ", ".join(f"{name} {part}" for name, part in others.items())
+        yield (
+            f"meta/info.json has further splits, {parts}, whose episodes are read like the others; "
+            "leave them out with select.exclude=[...] (data.select.exclude= in training)"
+        )
 
 
 def vector_keys(metadata: Metadata, keys: Keys) -> dict[str, str]:

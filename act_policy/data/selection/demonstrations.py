@@ -133,10 +133,12 @@ def _of_instruction(
     """Return the indices of the wanted episodes that have this instruction."""
     with warnings.catch_warnings():  # the notes are given when the chosen ones are opened
         warnings.simplefilter("ignore", DatasetWarning)
-        episodes = open_dataset(path, reader, lambda _: wanted(names)).episodes
-    if found := [e.index for e in episodes if e.instruction == instruction]:
+        dataset = open_dataset(path, reader, lambda _: wanted(names))
+    told = {e.index: dataset.instructions(place) for place, e in enumerate(dataset.episodes)}
+    whole = {e.index for e in dataset.episodes if e.instruction == instruction}
+    if found := [index for index in told if index in whole or instruction in told[index]]:
         return found
-    every = list(dict.fromkeys(repr(episode.instruction) for episode in episodes))
+    every = list(dict.fromkeys(repr(text) for texts in told.values() for text in texts))
     raise UserError(
         f"select.instruction: no episode of {path} has {instruction!r}; there are "
         f"{list_some(every)}"

@@ -1,6 +1,6 @@
 """Present several datasets as one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,10 @@ class MixedDataset(DemonstrationDataset):
     def timestamps(self, episode: int) -> np.ndarray | None:
         part, inside = self._find(episode)
         return part.timestamps(inside)
+
+    def instructions(self, episode: int) -> Mapping[str, np.ndarray]:
+        part, inside = self._find(episode)
+        return part.instructions(inside)
 
     def vector(self, episode: int, name: str) -> np.ndarray:
         part, inside = self._find(episode)

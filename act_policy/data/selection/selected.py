@@ -80,11 +80,15 @@ class SelectedDataset(DemonstrationDataset):
         ]
         self.lengths = self._parts[:, 1] - self._parts[:, 0]
         self.episodes: Sequence[Episode] = [
-            replace(source.episodes[episode], length=int(length))
+            replace(
+                source.episodes[episode],
+                length=int(length),
+                instruction=selection.instruction or source.episodes[episode].instruction,
+            )
             for episode, length in zip(self._of, self.lengths, strict=True)
         ]
         self.last_index = source.last_index
-        self.vector_names = source.vector_names
+        self.vector_names = tuple(n for n in source.vector_names if n not in self._append)
         self.left_out = source.left_out
         self.notes = source.notes
 
@@ -97,6 +101,11 @@ class SelectedDataset(DemonstrationDataset):
     def timestamps(self, episode: int) -> np.ndarray | None:
         times = self._source.timestamps(self._of[episode])
         return None if times is None else self._cut(episode, times)
+
+    def instructions(self, episode: int) -> Mapping[str, np.ndarray]:
+        told = self._source.instructions(self._of[episode])
+        inside = {text: self._cut(episode, steps) for text, steps in told.items()}
+        return {text: steps for text, steps in inside.items() if steps.any()}
 
     def vector(self, episode: int, name: str) -> np.ndarray:
         return self._cut(episode, self._source.vector(self._of[episode], name))

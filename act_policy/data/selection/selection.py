@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from act_policy.data.dataset import DatasetWarning, DemonstrationDataset, place_of
+from act_policy.data.episode_files import without_ending
 from act_policy.errors import UserError, located
 from act_policy.images.resize import Crop, check_crop
 from act_policy.types import Camera, Schema
@@ -19,7 +20,8 @@ class Selection:
 
     episodes: only these, by index or name; None is all.
     exclude: all but these.
-    instruction: only episodes in which the operator was told exactly this; None is all.
+    instruction: only episodes in which the operator was told exactly this, and of those with
+        several instructions only its steps; None is all.
     trim: cuts the still steps off both ends of every episode. At a still step no dimension of
         state or action changes by more than this share of its standard deviation until the next.
     operator: of recorded runs of a policy, only the steps in which a "person" acted, or the
@@ -101,7 +103,7 @@ def find_episodes(
     for index, name, last in zip(names, every, short, strict=True):
         # the dataset's name may be left out if no other dataset has an episode of this name
         for form in {name, last} if short.count(last) == 1 else {name}:
-            found |= {form: index, form.removesuffix(".hdf5"): index}
+            found |= {form: index, without_ending(form): index}
     if missing := sorted({str(e) for e in given if e not in found}):
         there = f"{len(every)} episodes, {every[0]} to {every[-1]}" if every else "no episode"
         whole = set(names) == set(range(len(names)))

@@ -27,13 +27,18 @@ class Stretches(NamedTuple):
 
 
 def choose_stretches(dataset: DemonstrationDataset, selection: Selection) -> Stretches:
-    """Find what `trim`, `operator` and `before_failure` of a selection leave of each episode.
+    """Find what a selection leaves of each episode.
+
+    By `trim`, `operator`, `before_failure`, and by `instruction` where episodes have several.
 
     Raises:
         UserError: they leave nothing.
     """
     parts = moving_part(dataset, selection.trim)
-    if selection.operator is None and selection.before_failure is None:
+    told = selection.instruction is not None and any(
+        len(dataset.instructions(episode)) > 1 for episode in range(len(parts))
+    )
+    if selection.operator is None and selection.before_failure is None and not told:
         return Stretches(np.arange(len(parts)), parts)
     episodes, ends = [], []
     for episode, (first, end) in enumerate(parts):
@@ -46,8 +51,9 @@ def choose_stretches(dataset: DemonstrationDataset, selection: Selection) -> Str
             ends.append(edge)
     if not episodes:
         raise UserError(
-            f"{dataset.folder}: select.operator={selection.operator} and "
-            f"select.before_failure={selection.before_failure} leave no step"
+            f"{dataset.folder}: select.operator={selection.operator}, "
+            f"select.before_failure={selection.before_failure} and "
+            f"select.instruction={selection.instruction} leave no step"
         )
     return Stretches(np.array(episodes), np.array(ends))
 
@@ -61,6 +67,8 @@ def _wanted(dataset: DemonstrationDataset, episode: int, selection: Selection) -
     wanted = np.ones(steps, bool)
     if selection.operator is not None:
         wanted = person if selection.operator == "person" else ~person
+    if (text := selection.instruction) is not None:
+        wanted = wanted & dataset.instructions(episode).get(text, True)
     if selection.before_failure is not None:
         count = round(selection.before_failure * dataset.schema.rate)
         # a person had to take over

@@ -258,7 +258,7 @@ def test_a_refused_file_blocks_no_other_thread(make_folder):
     path = make_folder([2]) / "episode_000000.hdf5"
     with h5py.File(path, "a") as file:
         del file["observations/images/top"]
-        file["observations/images/top"] = np.zeros(3)
+        file["observations/images/top"] = np.zeros((3, 2, 2, 3), np.uint8)
     with pytest.raises(UserError, match="camera top has 3 frames") as error:
         open_dataset(path.parent)
     opened = threading.Event()

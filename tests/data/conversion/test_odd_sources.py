@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from act_policy.data.aloha.dataset import episode_files
 from act_policy.data.conversion.convert import convert
 from act_policy.data.dataset import DatasetWarning
+from act_policy.data.episode_files import episode_files
 from act_policy.data.lerobot.staging import LeRobotWriterConfig
 from act_policy.data.open import open_dataset
 from act_policy.data.reader_config import ReaderConfig

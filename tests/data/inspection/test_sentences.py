@@ -11,6 +11,13 @@ BROKEN = UserError("x.hdf5: cannot be read")
 SENTENCES = {
     Kind.NO_CAMERA: ("", {"reasons": "front: gone"}, {}, "front: gone"),
     Kind.BROKEN_FILE: ("", {"error": BROKEN}, {}, "x.hdf5: cannot be read"),
+    Kind.OTHER_NAMES: ("", {"error": BROKEN}, {}, "x.hdf5: cannot be read"),
+    Kind.LONG_LAG: (
+        "",
+        {"lags": {"j0": (20, 0.4), "j1": (15, 0.3)}},
+        {},
+        "the state follows its action late: j0 after 0.4 s (20 steps); j1 after 0.3 s (15 steps)",
+    ),
     Kind.UNLIKE_FILE: (
         "x.hdf5",
         {"differences": {"rate": (20, 10), "cameras": ("top", "none")}, "alike": 2, "count": 3},
@@ -24,6 +31,12 @@ SENTENCES = {
         {},
         {1: {"count": 2, "dimension": "j2", "step": 7}},
         "action is not a finite number in 1 of 3 episodes (b: 2 values, first j2 at step 7)",
+    ),
+    Kind.UNWRITTEN: (
+        "",
+        {},
+        {1: {"step": 50, "length": 60}},
+        "state and action are zero up to the end in 1 of 3 episodes (b: from step 50 on, of 60)",
     ),
     Kind.FAILED: ("", {}, {0: {}, 2: {}}, "marked as failed: 2 of 3 episodes (a; c)"),
     Kind.INSTRUCTIONS: (

@@ -86,6 +86,17 @@ def test_who_says_what_the_actions_are_is_believed_if_the_data_agree(motion) -> 
         assert [finding.kind for finding in find(evidence)] == kinds
 
 
+def test_states_that_follow_late_are_named_with_the_lag(motion) -> None:
+    def change(_, state, action):
+        state[2:] = state[:-2].copy()  # two steps more than the two of an arm
+
+    dataset = motion(change)
+    (finding,) = [f for f in found(dataset) if f.kind is Kind.LONG_LAG]
+    assert finding.verdict is Verdict.WARNING
+    assert finding.detail["lags"] == dict.fromkeys(dataset.schema.action_names, (4, 0.4))
+    assert not [f for f in found(motion(None)) if f.kind is Kind.LONG_LAG]
+
+
 def test_a_joint_that_runs_against_its_action_is_found(motion) -> None:
     def change(_, state, action):
         action[:, 1] *= -1

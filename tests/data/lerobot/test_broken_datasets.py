@@ -138,7 +138,7 @@ def keep_rows(path, rows):
         ("v3.0", in_table(DATA["v3.0"], "frame_index", 9, 1), "frame_index at step 2 is 1, exp"),
         ("v3.0", in_table(DATA["v3.0"], "timestamp", 9, 0.3), "timestamp at step 2 is 0.3000 s"),
         ("v3.0", in_table(DATA["v3.0"], "timestamp", 9, None), "timestamp at step 2 is nan"),
-        ("v3.0", in_table(DATA["v3.0"], "action", 9, None), "action has nan values in row 9"),
+        ("v3.0", in_table(DATA["v3.0"], "action", 9, None), "action has no values in row 9"),
         (
             "v2.1",
             remove(VIDEO["v2.1"]),

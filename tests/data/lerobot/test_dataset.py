@@ -255,7 +255,6 @@ def test_cameras_are_chosen_and_ordered(tmp_path):
         ({"left": ["a"], "right": ["b", "c"]}, ("a", "b", "c")),
         (None, ("state_0", "state_1", "state_2")),
         (["state"], ("state_0", "state_1", "state_2")),
-        (["a", "a", "b"], ("state_0", "state_1", "state_2")),
     ],
 )
 def test_names_are_read_in_every_stored_form(tmp_path, names, expected):
