@@ -7,7 +7,6 @@ LeRobot. Policies: those of cases.py, the samples, and ours with a trained batch
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -32,13 +31,14 @@ from tests.parity.lerobot.checkpoints import (
     random_batch,
     sample_observation,
 )
-from tests.paths import ROOT
+from tests.parity.peers import ask, keep
 
 
 def main(python: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        theirs = ask(python, {"make": list(CASES), "folder": str(folder / "made")})
+        peer = [python, "-m", "tests.parity.lerobot.peer"]
+        theirs = ask([*peer, json.dumps({"make": list(CASES), "folder": str(folder / "made")})])
         policies = {case: open_network(folder / "made" / case) for case in CASES}
         observations = {case: case_observation(case) for case in CASES}
         for sample in SAMPLES:
@@ -50,7 +50,7 @@ def main(python: str) -> None:
         for case, policy in policies.items():
             save_lerobot(policy, out / case)
             save_file(keys(observations[case]), out / f"{case}.observation.safetensors")
-        loaded = ask(python, {"load": list(policies), "folder": str(out)})
+        loaded = ask([*peer, json.dumps({"load": list(policies), "folder": str(out)})])
         record: dict[str, Any] = {"lerobot": theirs.pop("lerobot"), "written": theirs, "loaded": {}}
         for case, policy in policies.items():
             actions = np.array(loaded[case]["actions"])
@@ -61,22 +61,7 @@ def main(python: str) -> None:
                 "largest_error": error,
                 **loaded[case],
             }
-    RECORD.write_text(json.dumps(record, separators=(",", ":")) + "\n")
-    print(f"wrote {RECORD}, {RECORD.stat().st_size // 1024} kB")
-
-
-def ask(python: str, request: dict[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
-        [python, "-m", "tests.parity.lerobot.peer", json.dumps(request)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        sys.exit(done.stderr)
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    keep(record, RECORD)
 
 
 def keys(observation: Observation[Any]) -> dict[str, torch.Tensor]:

@@ -1,5 +1,6 @@
 """The datasets that we write for LeRobot and rerun to open; the same ones every time."""
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,11 @@ from act_policy.data.lerobot.staging import LeRobotWriterConfig
 from act_policy.data.open import open_dataset
 from act_policy.types import Camera, Schema
 from tests.data.lerobot_for_tests import HEIGHT, WIDTH, numbered_frame, shown, write_lerobot
+from tests.parity.lerobot_dataset.peer import LENGTHS
 
-RECORD = Path(__file__).with_name("lerobot_dataset_0_4_4.json")
-LENGTHS = (7, 12, 5, 9, 3)
+RECORDS = Path(__file__).parent
+THEIRS = RECORDS / "theirs_0_6_1"
+"""A dataset that LeRobot recorded, see record_theirs.py."""
 _SMALL = {"data_file_mb": 0.008, "video_file_mb": 0.006, "files_per_chunk": 2}
 CASES: dict[str, tuple[str, LeRobotWriterConfig]] = {
     # what it is made from, and how it is written; the file limits make files and chunks rotate
@@ -22,6 +25,7 @@ CASES: dict[str, tuple[str, LeRobotWriterConfig]] = {
     "video_copied": ("v2.1", LeRobotWriterConfig(**_SMALL)),
     "video_encoded": ("hdf5", LeRobotWriterConfig(**_SMALL)),
     "image_columns": ("hdf5", LeRobotWriterConfig(images="png", **_SMALL)),
+    "theirs": ("LeRobot's", LeRobotWriterConfig(**_SMALL)),
 }
 
 
@@ -60,8 +64,18 @@ def _write_hdf5(folder: Path) -> None:
         index += steps
 
 
+def offline(home: str) -> dict[str, str]:
+    """The environment of a peer, which leaves nothing at home and asks no network."""
+    return {"HF_HUB_OFFLINE": "1", "HF_HOME": home, "HOME": home}
+
+
+def _copy_theirs(folder: Path) -> None:
+    shutil.copytree(THEIRS, folder)
+
+
 _SOURCES: dict[str, Callable[[Path], None]] = {
     "v2.1": _write_v21,
     "v2.1 with B-frames": partial(_write_v21, b_frames=2),
     "hdf5": _write_hdf5,
+    "LeRobot's": _copy_theirs,
 }

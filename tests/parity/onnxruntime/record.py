@@ -2,27 +2,22 @@
 
     .venv/bin/python -m tests.parity.onnxruntime.record PYTHON_THAT_HAS_ONNXRUNTIME
 
-Writes tests/parity/onnxruntime/onnxruntime_1_17_3.json, which test_old_runtime.py expects.
-The environment:
+Writes tests/parity/onnxruntime/onnxruntime_VERSION.json, which test_old_runtime.py expects.
+The environments:
 
     python3.11 -m venv ENV && ENV/bin/pip install onnxruntime==1.17.3 'numpy<2'
+    python3.11 -m venv ENV && ENV/bin/pip install onnxruntime==1.16.3 'numpy<2'
 """
 
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 from act_policy.export.export import ONNX_FILES, ExportConfig, write_formats
 from act_policy.export.precision import PRECISIONS
-from tests.parity.physicalai.cases import observation_of, policies
+from tests.parity.peers import ask, keep, largest_error, save_observation
+from tests.parity.physicalai.cases import policies
 from tests.paths import ROOT
-
-RECORD = Path(__file__).with_name("onnxruntime_1_17_3.json")
 
 
 def main(python: str) -> None:
@@ -31,28 +26,17 @@ def main(python: str) -> None:
         for case, policy in policies().items():
             (folder / case).mkdir()
             write_formats(policy, folder / case, ExportConfig(("onnx",), PRECISIONS))
-            observation = observation_of(policy)
-            np.savez(folder / case / "input.npz", state=observation.state, **observation.images)
+            save_observation(policy, folder / case / "input.npz")
         peer = Path(__file__).with_name("peer.py")
-        done = subprocess.run(
-            [python, str(peer), str(folder)],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        if done.returncode:
-            sys.exit(done.stderr)
-        answer = json.loads(done.stdout.splitlines()[-1])
+        answer = ask([python, peer, folder], PYTHONPATH=str(ROOT))
     for case, policy in policies().items():
-        expected = policy.predict_chunk(observation_of(policy))
-        scale = policy.statistics.scale(policy.statistics.action)
         for precision, file in ONNX_FILES.items():
             found = answer[case][file]
-            error = float((np.abs(np.array(found["actions"]) - expected) / scale).max())
+            error = largest_error(policy, found["actions"])
             print(f"{case:<16}{precision:<8}largest difference {error:.1e} standard deviations")
             found["largest_error_in_std"] = error
-    RECORD.write_text(json.dumps(answer, indent=1) + "\n")
-    print(f"wrote {RECORD}")
+    version = answer["onnxruntime"].replace(".", "_")
+    keep(answer, Path(__file__).with_name(f"onnxruntime_{version}.json"), indent=1)
 
 
 if __name__ == "__main__":

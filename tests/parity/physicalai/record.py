@@ -8,16 +8,13 @@ The environment:
     python3.11 -m venv ENV && ENV/bin/pip install physicalai==0.3.0
 """
 
-import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 from act_policy.export.export import ExportConfig, write_formats
-from tests.parity.physicalai.cases import RECORD, observation_of, policies
+from tests.parity.peers import ask, keep, largest_error, save_observation
+from tests.parity.physicalai.cases import RECORD, policies
 
 
 def main(python: str) -> None:
@@ -27,21 +24,13 @@ def main(python: str) -> None:
             (folder / "made" / case).mkdir(parents=True)
             write_formats(policy, folder / "made" / case, ExportConfig(("policy_package",)))
             (folder / "made" / case / "policy_package").rename(folder / case)
-            observation = observation_of(policy)
-            np.savez(folder / f"{case}.npz", state=observation.state, **observation.images)
-        peer = Path(__file__).with_name("peer.py")
-        done = subprocess.run([python, str(peer), str(folder)], capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(done.stderr)
-        answer = json.loads(done.stdout.splitlines()[-1])
+            save_observation(policy, folder / f"{case}.npz")
+        answer = ask([python, Path(__file__).with_name("peer.py"), folder])
     for case, policy in policies().items():
-        expected = policy.predict_chunk(observation_of(policy))
-        scale = policy.statistics.scale(policy.statistics.action)
-        error = float((np.abs(np.array(answer[case]["actions"]) - expected) / scale).max())
+        error = largest_error(policy, answer[case]["actions"])
         print(f"{case:<16}largest difference {error:.1e} standard deviations")
         answer[case]["largest_error_in_std"] = error
-    RECORD.write_text(json.dumps(answer, indent=1) + "\n")
-    print(f"wrote {RECORD}")
+    keep(answer, RECORD, indent=1)
 
 
 if __name__ == "__main__":
