@@ -224,6 +224,9 @@ def drive(
                     if process.poll() is not None:
                         break
                     press(key)
+                if isinstance(key, signal.Signals):  # a keyboard that is gone might come first
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(timeout=10)
         typed.close()
         process.wait(timeout=patience)
     except (BrokenPipeError, subprocess.TimeoutExpired):
