@@ -27,6 +27,7 @@ IMAGE_PREFIX = "observation.images."
 STATE_KEY = "observation.state"
 ENVIRONMENT_STATE_KEY = "observation.environment_state"
 ACTION_KEY = "action"
+PREFIX_KEY = "action_prefix"
 
 
 if TYPE_CHECKING:
@@ -50,11 +51,15 @@ class Observation(NamedTuple, _Over[ArrayT]):
     state: float32 (s,), proprioception in the schema's units; s is 0 for a policy that sees images
         alone.
     environment_state: float32, the objects' state in a simulator; None where there is none.
+    prefix: float32 (p, a), the actions from this moment on that the robot carries out whatever is
+        predicted, for a policy that knows about them; NaN from the first on that is still free.
+        None where nothing is committed.
     """
 
     images: Mapping[str, ArrayT]
     state: ArrayT
     environment_state: ArrayT | None = None
+    prefix: ArrayT | None = None
 
     @classmethod
     def from_keys(cls, values: Mapping[str, ArrayT]) -> "Observation[ArrayT]":
@@ -67,25 +72,29 @@ class Observation(NamedTuple, _Over[ArrayT]):
         for key, value in values.items():
             if key.startswith(IMAGE_PREFIX):
                 images[key.removeprefix(IMAGE_PREFIX)] = value
-            elif key in (STATE_KEY, ENVIRONMENT_STATE_KEY):
+            elif key in (STATE_KEY, ENVIRONMENT_STATE_KEY, PREFIX_KEY):
                 vectors[key] = value
             else:
                 raise UserError(
                     f"observation key {key!r} is unknown; expected {IMAGE_PREFIX}<camera>, "
-                    f"{STATE_KEY} or {ENVIRONMENT_STATE_KEY}"
+                    f"{STATE_KEY}, {ENVIRONMENT_STATE_KEY} or {PREFIX_KEY}"
                 )
         state: Any = vectors.get(STATE_KEY)
         if state is None:
             if not images:
                 raise UserError(f"the observation has no {STATE_KEY}; found {sorted(values)}")
             state = _no_state(images)
-        return cls(images, state, vectors.get(ENVIRONMENT_STATE_KEY))
+        return cls(images, state, vectors.get(ENVIRONMENT_STATE_KEY), vectors.get(PREFIX_KEY))
 
     def map(self, change: Callable[[Any], Any]) -> "Observation[Any]":
         """Apply a function to every array."""
         images = {name: change(image) for name, image in self.images.items()}
-        others = self.environment_state
-        return Observation(images, change(self.state), None if others is None else change(others))
+        others = (self.environment_state, self.prefix)
+        return Observation(
+            images,
+            change(self.state),
+            *(None if other is None else change(other) for other in others),
+        )
 
 
 def _no_state(images: Mapping[str, Any]) -> np.ndarray:
@@ -102,7 +111,25 @@ def stack_observations(observations: Sequence[Observation[Any]]) -> Observation[
         {name: np.stack([each.images[name] for each in observations]) for name in first.images},
         np.stack([each.state for each in observations]),
         None if first.environment_state is None else np.stack([np.asarray(v) for v in others]),
+        _stack_prefixes([each.prefix for each in observations]),
     )
+
+
+def _stack_prefixes(prefixes: Sequence[Any]) -> np.ndarray | None:
+    """Put prefixes into one batch; an observation without one has nothing committed."""
+    given = [np.asarray(prefix) for prefix in prefixes if prefix is not None]
+    if not given:
+        return None
+    free = np.full_like(given[0], np.nan)
+    return np.stack([free if prefix is None else np.asarray(prefix) for prefix in prefixes])
+
+
+def check_prefix_length(observation: Observation[Any], length: int) -> None:
+    """Raise UserError unless the observation's prefix, if it has one, has as many rows."""
+    found = 0 if observation.prefix is None else np.shape(observation.prefix)[-2]
+    if observation.prefix is not None and found != length:
+        expected = f"{length} rows, of which some may be NaN" if length else "none"
+        raise UserError(f"{PREFIX_KEY}: {found} rows, the policy takes {expected}")
 
 
 @dataclass(frozen=True)
@@ -262,7 +289,10 @@ class Schema:
             extra = _check_vector(ENVIRONMENT_STATE_KEY, extra, batch, extra_names)
         elif extra_names:
             raise UserError(f"the observation has no {ENVIRONMENT_STATE_KEY}")
-        return Observation(images, state, extra)
+        prefix = observation.prefix
+        if prefix is not None:
+            prefix = _check_prefix(prefix, batch, self.action_size)
+        return Observation(images, state, extra, prefix)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; `from_dict` is the inverse."""
@@ -288,6 +318,23 @@ class Schema:
 
 def _as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _check_prefix(values: Any, batch: tuple[int, ...], action_size: int) -> np.ndarray:
+    """Return float32 (*batch, p, a), whole rows of numbers and then whole rows of NaN."""
+    prefix = np.asarray(values, np.float32)
+    if (
+        prefix.ndim != len(batch) + 2
+        or prefix.shape[:-2] != batch
+        or prefix.shape[-1] != action_size
+    ):
+        expected = (*batch, "p", action_size)
+        raise UserError(f"{PREFIX_KEY}: shape {prefix.shape}, expected {expected}")
+    free = np.isnan(prefix)
+    in_order = (np.diff(free.astype(int), axis=-2) >= 0).all()
+    if np.isinf(prefix).any() or not (free.all(-1) == free.any(-1)).all() or not in_order:
+        raise UserError(f"{PREFIX_KEY}: expected rows of finite numbers, and then only rows of NaN")
+    return prefix
 
 
 def _check_vector(

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torchvision.ops import FrozenBatchNorm2d
@@ -26,16 +26,19 @@ from act_policy.model.attention import MultiHeadAttention
 from act_policy.model.backbone import ResNet
 from act_policy.model.block import Block, BlockConfig, DecoderBlock
 from act_policy.model.policy import ACTPolicy
-from act_policy.types import Observation, Schema
+from act_policy.model.prefix import follow_prefix, with_prefix
+from act_policy.types import Observation
 
 LARGEST_BATCH = 2**16
 
 
-def trace_inputs(schema: Schema) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+def trace_inputs(policy: ACTPolicy) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
     """Make two zeros of each input of FoldedPolicy, and the `dynamic_shapes`: the batch is free."""
+    schema, prefix = policy.schema, (policy.prefix_length, policy.schema.action_size)
     images = [torch.zeros(2, c.height, c.width, 3, dtype=torch.uint8) for c in schema.cameras]
     sizes = [size for size in (schema.state_size, len(schema.environment_state_names)) if size]
-    inputs = (*images, *(torch.zeros(2, size) for size in sizes))
+    prefixes = [torch.zeros(2, *prefix)] if policy.prefix_length else []
+    inputs = (*images, *(torch.zeros(2, size) for size in sizes), *prefixes)
     free = torch.export.Dim("b", min=1, max=LARGEST_BATCH)
     return inputs, {"inputs": tuple({0: free} for _ in inputs)}
 
@@ -44,7 +47,7 @@ class FoldedPolicy(nn.Module):
     """Raw observation in, physical actions out, as ACTPolicy computes them.
 
     The inputs are positional, as exporters need them: the cameras in the schema's order, the state
-    and the environment state, where the schema has them.
+    and the environment state, where the schema has them, and the prefix, where the network has one.
     """
 
     image_means: Tensor
@@ -75,6 +78,11 @@ class FoldedPolicy(nn.Module):
         first, *others = act.decoder
         assert isinstance(first, DecoderBlock)
         queries = act.query_positions
+        self.prefix_length, self.rolls_state = config.prefix_length, config.rolls_state
+        self.prefix_encoder = act.prefix_encoder if config.prefix_tokens else None
+        if self.prefix_encoder is not None:
+            places = self.prefix_encoder.positions(queries, config.prefix_tokens)
+            positions = torch.cat([positions, places])
         self.first_decoder_block = FoldedFirstDecoderBlock(first, config.block, queries, positions)
         for layer in others:
             _fold_attention(layer, "self_attention", queries, queries)
@@ -95,16 +103,25 @@ class FoldedPolicy(nn.Module):
         state = tokens[0][:, 0, :0]  # (b, 0): no action is relative to it
         if self.state_projection is not None:
             state = others.pop(0)
-            tokens.append(self.state_projection(self.normalizer.state(state))[:, None])
+        prefix = others.pop() if self.prefix_length else None
+        seen = self.normalizer.observation(
+            Observation({}, state, others[0] if others else None, prefix)
+        )
+        if self.state_projection is not None:
+            tokens.append(self.state_projection(seen.state)[:, None])
         if self.environment_state_projection is not None:
-            seen = self.normalizer.observation(Observation({}, state, *others)).environment_state
-            tokens.append(self.environment_state_projection(seen)[:, None])
+            tokens.append(self.environment_state_projection(seen.environment_state)[:, None])
         memory = self.encoder(torch.cat([*tokens, *maps], dim=1))
-        queries = self.first_decoder_block(memory)
+        allowed = None
+        if self.prefix_encoder is not None:
+            memory, allowed = self.prefix_encoder(memory, seen.prefix)
+        queries = self.first_decoder_block(memory, allowed)
         for layer in self.decoder:
-            queries = layer(queries, memory)
+            queries = layer(queries, memory, allowed=allowed)
         actions = self.action_head(self.decoder_norm(queries))
-        return self.normalizer.physical_actions(actions, state)
+        if prefix is not None and self.rolls_state:
+            actions = follow_prefix(actions, prefix)
+        return with_prefix(self.normalizer.physical_actions(actions, state), prefix)
 
     def centred(self, image: Tensor, camera: str) -> Float[Tensor, "b 3 h w"]:
         """Subtract the mean; the scale is in the first convolution unless cameras differ in it."""
@@ -150,25 +167,31 @@ class FoldedAttention(nn.Module):
         query: Float[Tensor, "b q d"],
         key: Float[Tensor, "b m d"],
         value: Float[Tensor, "b m d"],
-        allowed: None = None,
+        allowed: Bool[Tensor, "b 1 m"] | None = None,
     ) -> tuple[Float[Tensor, "b q d"], None]:
         """Return the output as MultiHeadAttention does, without weights."""
-        return self.read(self.ask(query), value), None
+        return self.read(self.ask(query), value, allowed), None
 
     def ask(self, query: Float[Tensor, "b q d"]) -> Float[Tensor, "b q d"]:
         """Project the queries."""
         return query @ self.query_weight + self.query_table
 
     def read(
-        self, asked: Float[Tensor, "#b q d"], memory: Float[Tensor, "b m d"]
+        self,
+        asked: Float[Tensor, "#b q d"],
+        memory: Float[Tensor, "b m d"],
+        allowed: Bool[Tensor, "b 1 m"] | None = None,
     ) -> Float[Tensor, "b q d"]:
-        """Let projected queries read the memory."""
+        """Let projected queries read the memory, of which each may read something."""
         projected = memory @ self.memory_weight + self.memory_table
         query = rearrange(asked, "b q (heads e) -> b heads q e", heads=self.heads)
         key, value = rearrange(
             projected, "b m (two heads e) -> two b heads m e", two=2, heads=self.heads
         ).unbind()
-        weights = torch.softmax(query @ key.transpose(-2, -1), dim=-1)
+        scores = query @ key.transpose(-2, -1)
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed[:, None], -torch.inf)
+        weights = torch.softmax(scores, dim=-1)
         return self.out_proj(rearrange(weights @ value, "b heads q e -> b q (heads e)"))
 
 
@@ -201,9 +224,11 @@ class FoldedFirstDecoderBlock(Block):
         self.ffn = block.ffn
         self.norm3 = block.norm3
 
-    def forward(self, memory: Float[Tensor, "b m d"]) -> Float[Tensor, "b k d"]:
+    def forward(
+        self, memory: Float[Tensor, "b m d"], allowed: Bool[Tensor, "b 1 m"] | None = None
+    ) -> Float[Tensor, "b k d"]:
         """Return what DecoderBlock returns for queries of zeros."""
-        queries = self.norm2(self.queries + self.cross_attention.read(self.asked, memory))
+        queries = self.norm2(self.queries + self.cross_attention.read(self.asked, memory, allowed))
         return self.residual(queries, self.ffn, self.norm3)
 
 

@@ -44,7 +44,10 @@ class Parity(NamedTuple):
 def random_observation(
     policy: ACTPolicy, batch: int, generator: np.random.Generator
 ) -> Observation[np.ndarray]:
-    """Draw noise images, and vectors over the whole range that training saw."""
+    """Draw noise images, and vectors over the whole range that training saw.
+
+    Of each sample of a policy that knows about them, any number of actions is committed.
+    """
 
     def vector(field: FieldStatistics) -> np.ndarray:
         shape = (batch, len(field.mean))
@@ -59,12 +62,14 @@ def random_observation(
         )
         for camera in policy.schema.cameras
     }
-    environment_state = policy.statistics.environment_state
-    return Observation(
-        images,
-        vector(policy.statistics.state),
-        None if environment_state is None else vector(environment_state),
-    )
+    environment_state, state = policy.statistics.environment_state, vector(policy.statistics.state)
+    others = None if environment_state is None else vector(environment_state)
+    if not (length := policy.prefix_length):
+        return Observation(images, state, others)
+    rows = [vector(policy.statistics.action) for _ in range(length)]
+    count = generator.integers(0, length + 1, (batch, 1, 1))
+    free = np.arange(length)[None, :, None] >= count
+    return Observation(images, state, others, np.where(free, np.nan, np.stack(rows, axis=1)))
 
 
 def measure_parity(

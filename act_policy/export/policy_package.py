@@ -24,6 +24,7 @@ from act_policy.types import (
     ACTION_KEY,
     ENVIRONMENT_STATE_KEY,
     IMAGE_PREFIX,
+    PREFIX_KEY,
     STATE_KEY,
     Observation,
     Schema,
@@ -47,7 +48,7 @@ def write_package(policy: ACTPolicy, onnx_file: Path, folder: Path) -> None:
     model = onnx.load(onnx_file)
     names = package_names(policy.schema)
     for value in model.graph.input:
-        value.name = names[value.name]
+        value.name = names.get(value.name, value.name)
     for node in model.graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
     onnx.save(model, folder / MODEL_FILE)
@@ -56,6 +57,7 @@ def write_package(policy: ACTPolicy, onnx_file: Path, folder: Path) -> None:
     manifest["act_policy"] = {
         "schema": policy.schema.to_dict(),
         "execution": policy.execution.to_dict(),
+        "prefix_length": policy.prefix_length,
     }
     text = json.dumps(manifest, indent=2) + "\n"
     (folder / MANIFEST_FILE).write_text(text, encoding="utf-8")
@@ -99,6 +101,7 @@ class PackagePolicy:
         manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
         self.schema = Schema.from_dict(manifest["act_policy"]["schema"])
         self.chunk_length = int(manifest["model"]["runner"]["init_args"]["chunk_size"])
+        self.prefix_length = int(manifest["act_policy"].get("prefix_length", 0))
         self._names = list(package_names(self.schema).values())
         self._session = onnxruntime.InferenceSession(
             folder / manifest["model"]["artifacts"]["onnx"], providers=["CPUExecutionProvider"]
@@ -106,7 +109,7 @@ class PackagePolicy:
 
     def predict_chunk(self, observation: Observation[np.ndarray] | Mapping[str, Any]) -> np.ndarray:
         """Predict (k, a), or (b, k, a) for a batch, in physical units."""
-        inputs, single = batched_inputs(self.schema, observation)
-        values = dict(zip(self._names, inputs, strict=True))
+        inputs, single = batched_inputs(self.schema, observation, self.prefix_length)
+        values = dict(zip([*self._names, PREFIX_KEY], inputs, strict=False))
         actions: np.ndarray = self._session.run([ACTION_KEY], values)[0]
         return actions[0] if single else actions

@@ -26,7 +26,9 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 _ELEMENTWISE = (
     *("Cast", "Add", "Sub", "Mul", "Div", "Where"),
-    *("Transpose", "Reshape", "Unsqueeze", "Gather", "Slice"),  # values move, and stay
+    # values move, and stay
+    *("Transpose", "Reshape", "Unsqueeze", "Gather", "GatherElements", "Slice"),
+    *("Expand", "Concat", "IsNaN"),
 )
 
 
@@ -85,8 +87,9 @@ class _Calibration:
     def __init__(self, schema: Schema, observations: Iterable[Observation[np.ndarray]]) -> None:
         names = input_names(schema)
         self._rows: Iterator[dict[str, Any]] = (
-            dict(zip(names, batched_inputs(schema, observation)[0], strict=True))
-            for observation in observations
+            # the feature maps do not depend on committed actions, which have a default
+            dict(zip(names, batched_inputs(schema, one._replace(prefix=None))[0], strict=True))
+            for one in observations
         )
 
     def get_next(self) -> dict[str, Any] | None:

@@ -3,7 +3,9 @@
     program = torch.export.load("policy.pt2").module()
     chunk = program(image, ..., state)   # uint8 (b, h, w, 3) in the schema's order; float32 (b, s)
 
-The file also holds `act_policy.json`: schema, chunk_length, demonstration_seeds, execution.
+A policy that knows about committed actions takes them last, float32 (b, p, a), all NaN for a plain
+chunk. The file also holds `act_policy.json`: schema, chunk_length, prefix_length,
+demonstration_seeds, execution.
 """
 
 import json
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from act_policy.control.policies.onnx_policy import batched_inputs
+from act_policy.control.policies.onnx_policy import batched_inputs, input_names
 from act_policy.errors import UserError
 from act_policy.execution import Execution
 from act_policy.export.folding import FoldedPolicy, trace_inputs
@@ -28,12 +30,13 @@ DESCRIPTION = "act_policy.json"
 
 def export_pt2(policy: ACTPolicy, path: Path) -> None:
     """Write the file; the batch size stays free."""
-    example, shapes = trace_inputs(policy.schema)
+    example, shapes = trace_inputs(policy)
     with silence(), torch.no_grad():
         program = torch.export.export(FoldedPolicy(policy).eval(), example, dynamic_shapes=shapes)
         description = {
             "schema": policy.schema.to_dict(),
             "chunk_length": policy.chunk_length,
+            "prefix_length": policy.prefix_length,
             "demonstration_seeds": list(policy.demonstration_seeds),
             "execution": policy.execution.to_dict(),
         }
@@ -58,13 +61,17 @@ class Pt2Policy:
             raise UserError(f"{path} cannot be read as an exported policy.pt2: {error}") from None
         self.schema = Schema.from_dict(described["schema"])
         self.chunk_length = int(described["chunk_length"])
+        self.prefix_length = int(described.get("prefix_length", 0))
         self.statistics: Statistics | None = None  # the file has none
         self.demonstration_seeds: tuple[int, ...] = tuple(described["demonstration_seeds"])
         self.execution = Execution.from_dict(described.get("execution"))
 
     def predict_chunk(self, observation: Observation[np.ndarray] | Mapping[str, Any]) -> np.ndarray:
         """Predict (k, a), or (b, k, a) for a batch, in physical units."""
-        inputs, single = batched_inputs(self.schema, observation)
+        inputs, single = batched_inputs(self.schema, observation, self.prefix_length)
+        if self.prefix_length and len(inputs) == len(input_names(self.schema)):
+            free = (len(inputs[0]), self.prefix_length, self.schema.action_size)
+            inputs.append(np.full(free, np.nan, np.float32))
         with torch.inference_mode():
             # Copied: a robot's arrays may be read-only.
             actions: np.ndarray = self._program(*(torch.tensor(x) for x in inputs)).numpy()

@@ -16,6 +16,7 @@ from act_policy.model.block import DecoderBlock, TransformerEncoder
 from act_policy.model.config import ACTConfig as ACTConfig
 from act_policy.model.latent import LatentEncoder
 from act_policy.model.positions import sine_positions_2d
+from act_policy.model.prefix import PrefixEncoder, follow_prefix
 
 Latent = Literal["auto", "sample", "mean", "zero"]
 
@@ -43,7 +44,9 @@ class ACT(nn.Module):
     The latent token projects z; without a CVAE a learned constant stands in its place, so the token
     order never changes (LeRobot's policies without VAE keep such a token too).
 
-    The decoder starts from zeros; its queries are learned positions, one per action.
+    The decoder starts from zeros; its queries are learned positions, one per action. Actions that
+    are committed already, the prefix of the chunk, are further tokens of its memory, or replace the
+    state, or both (`prefix.py`).
     """
 
     map_positions: Tensor
@@ -90,6 +93,8 @@ class ACT(nn.Module):
             for parameter in transformer.parameters() if transformer is not None else ():
                 if parameter.dim() == 2:
                     nn.init.xavier_uniform_(parameter)
+        if config.prefix_tokens:  # last: the other weights are drawn as without it
+            self.prefix_encoder = PrefixEncoder(config)
 
     def forward(
         self,
@@ -99,16 +104,19 @@ class ACT(nn.Module):
         actions: Float[Tensor, "b k a"] | None = None,
         is_pad: Bool[Tensor, "b k"] | None = None,
         latent: Latent = "auto",
+        prefix: Float[Tensor, "b p a"] | None = None,
     ) -> ACTOutput:
         """Predict the next k actions, all in normalised units.
 
         actions and is_pad are the demonstrated chunk; the CVAE alone reads them, to choose z:
         latent="sample" draws z from the posterior, "mean" takes its mean, "zero" ignores the
         actions; "auto" samples while training with actions given and is zero otherwise.
+
+        prefix: actions that are committed already, see `decode`.
         """
         z, mean, log_variance = self._choose_latent(state, actions, is_pad, latent)
         memory, positions = self.encode(images, state, environment_state, z)
-        return ACTOutput(self.decode(memory, positions), mean, log_variance)
+        return ACTOutput(self.decode(memory, positions, prefix), mean, log_variance)
 
     def encode(
         self,
@@ -152,13 +160,29 @@ class ACT(nn.Module):
         return self.image_encoder.encode_each([images[name] for name in self.config.camera_names])
 
     def decode(
-        self, memory: Float[Tensor, "b t d"], positions: Float[Tensor, "t d"]
+        self,
+        memory: Float[Tensor, "b t d"],
+        positions: Float[Tensor, "t d"],
+        prefix: Float[Tensor, "b p a"] | None = None,
     ) -> Float[Tensor, "b k a"]:
-        """Let the learned queries read the memory, and turn each into an action."""
+        """Let the learned queries read the memory, and turn each into an action.
+
+        prefix: the chunk's first actions, which are committed already, NaN from the first on that
+        is not. What is predicted for these says nothing; the others continue them. With a state
+        that is rolled forward, the first query is for the first action that is free.
+        """
         queries = memory.new_zeros(memory.shape[0], *self.query_positions.shape)
+        allowed = None
+        if prefix is not None and self.config.prefix_tokens:
+            memory, allowed = self.prefix_encoder(memory, prefix)
+            places = self.prefix_encoder.positions(self.query_positions, prefix.shape[1])
+            positions = torch.cat([positions, places])
         for layer in self.decoder:
-            queries = layer(queries, memory, self.query_positions[None], positions[None])
-        return self.action_head(self.decoder_norm(queries))
+            queries = layer(queries, memory, self.query_positions[None], positions[None], allowed)
+        actions = self.action_head(self.decoder_norm(queries))
+        if prefix is not None and self.config.rolls_state:
+            actions = follow_prefix(actions, prefix)
+        return actions
 
     def _choose_latent(
         self, state: Tensor, actions: Tensor | None, is_pad: Tensor | None, latent: Latent
@@ -182,7 +206,7 @@ class ACT(nn.Module):
 
     def describe(self) -> str:
         """Say in a table what becomes a token, in which order, with every shape."""
-        c = self.config
+        c, p = self.config, self.config.prefix_tokens
 
         def row(name: str, source: str, tokens: int, width: int = c.width) -> str:
             return f"  {name:<20}{source:<44}(b, {tokens}, {width})"
@@ -203,6 +227,7 @@ class ACT(nn.Module):
         lines += [
             row("memory", f"{c.encoder_layers} encoder blocks", total),
             "decoder",
+            *([row("prefix", f"(b, {p}, {c.action_size}), beside the memory", p)] if p else []),
             row("queries", f"{c.decoder_layers} decoder blocks", c.chunk_length),
             row("actions", "action head", c.chunk_length, c.action_size),
         ]

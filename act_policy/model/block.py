@@ -127,8 +127,12 @@ class DecoderBlock(Block):
         memory: Float[Tensor, "b m d"],
         query_positions: Float[Tensor, "#b q d"] | None = None,
         memory_positions: Float[Tensor, "#b m d"] | None = None,
+        allowed: Bool[Tensor, "*#b #q #m"] | None = None,
     ) -> Float[Tensor, "b q d"]:
-        """Return the queries, each enriched by the others and by the memory."""
+        """Return the queries, each enriched by the others and by the memory.
+
+        allowed is MultiHeadAttention's mask over the memory.
+        """
         placed_memory = add_positions(memory, memory_positions)
 
         def read_each_other(queries: Tensor) -> Tensor:
@@ -137,7 +141,7 @@ class DecoderBlock(Block):
 
         def read_memory(queries: Tensor) -> Tensor:
             placed = add_positions(queries, query_positions)
-            return self.cross_attention(placed, placed_memory, memory)[0]
+            return self.cross_attention(placed, placed_memory, memory, allowed)[0]
 
         queries = self.residual(queries, read_each_other, self.norm1)
         queries = self.residual(queries, read_memory, self.norm2)

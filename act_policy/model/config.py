@@ -9,7 +9,12 @@ from act_policy.model.backbone import CHANNELS_PER_GROUP, BackboneName, Backbone
 from act_policy.model.block import Activation, BlockConfig
 from act_policy.types import Camera, Schema
 
-_MAY_BE_ZERO = ("state_size", "environment_state_size", "latent_size", "latent_layers")
+_MAY_BE_ZERO = (
+    *("state_size", "environment_state_size", "latent_size", "latent_layers", "prefix_length"),
+)
+
+
+PrefixAs = Literal["tokens", "state", "both"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class ACTConfig:
     backbone_width: float = 1.0  # factor on the ResNet's channels, a multiple of 0.25
     backbone_norm: BackboneNorm = "frozen_batch"
     camera_embedding: bool = False  # a learned vector per camera, to tell them apart
+    prefix_length: int = 0  # most actions that may be committed already; 0: it knows of none
+    prefix_as: PrefixAs = "tokens"  # how it is told of them, see act_policy/model/prefix.py
 
     def __post_init__(self) -> None:
         if not self.cameras:
@@ -79,6 +86,11 @@ class ACTConfig:
                 f"{CHANNELS_PER_GROUP / 64} (channels are normalised in groups of "
                 f"{CHANNELS_PER_GROUP})"
             )
+        if self.prefix_length >= self.chunk_length:
+            raise UserError(
+                f"ACTConfig.prefix_length is {self.prefix_length}; expected less than the "
+                f"chunk_length of {self.chunk_length}: a chunk needs actions that are still free"
+            )
         if (self.latent_size == 0) != (self.latent_layers == 0):
             raise UserError(
                 f"ACTConfig: latent_size {self.latent_size} with latent_layers "
@@ -89,6 +101,16 @@ class ACTConfig:
     def camera_names(self) -> tuple[str, ...]:
         """Cameras in the order of their tokens."""
         return tuple(camera.name for camera in self.cameras)
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Tokens of committed actions in the decoder's memory."""
+        return 0 if self.prefix_as == "state" else self.prefix_length
+
+    @property
+    def rolls_state(self) -> bool:
+        """Whether the state is rolled forward to where the committed actions end."""
+        return self.prefix_length > 0 and self.prefix_as != "tokens"
 
     @property
     def block(self) -> BlockConfig:
@@ -122,6 +144,15 @@ class ACTConfig:
 
     def check_schema(self, schema: Schema) -> None:
         """Raise UserError unless this network is made for such observations and actions."""
+        if self.rolls_state and (
+            (schema.state_names, schema.state_units) != (schema.action_names, schema.action_units)
+        ):
+            raise UserError(
+                f"prefix_as={self.prefix_as} puts the last committed action in the place of the "
+                f"state, so both must be the same positions; the state is "
+                f"{', '.join(schema.state_names) or 'empty'}, the action "
+                f"{', '.join(schema.action_names)}; set prefix_as to tokens"
+            )
         expected = ACTConfig.for_schema(schema)
         for name in ("cameras", "state_size", "action_size", "environment_state_size"):
             if getattr(self, name) != getattr(expected, name):

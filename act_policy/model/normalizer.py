@@ -8,6 +8,7 @@ from einops import rearrange
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from act_policy.model.prefix import roll_state
 from act_policy.statistics import Statistics
 from act_policy.types import Observation
 
@@ -29,6 +30,7 @@ class Normalizer(nn.Module):
         statistics: of the training steps.
         relative_to: for each action dimension the state dimension that it is relative to, None
             where it is absolute; empty where all are.
+        rolls_state: the state is where the committed actions end, see `prefix.py`.
     """
 
     image_mean: Tensor
@@ -42,8 +44,14 @@ class Normalizer(nn.Module):
     relative_state: Tensor
     is_relative: Tensor
 
-    def __init__(self, statistics: Statistics, relative_to: Sequence[int | None] = ()) -> None:
+    def __init__(
+        self,
+        statistics: Statistics,
+        relative_to: Sequence[int | None] = (),
+        rolls_state: bool = False,
+    ) -> None:
         super().__init__()
+        self.rolls_state = rolls_state
         self.has_relative = any(state is not None for state in relative_to)
         # Not in the state dict: the statistics name these dimensions.
         states = torch.tensor([state or 0 for state in relative_to], dtype=torch.long)
@@ -66,15 +74,19 @@ class Normalizer(nn.Module):
 
     def observation(self, observation: Observation[Tensor]) -> Observation[Tensor]:
         """Normalise a batch: images become float (b, 3, h, w), vectors keep their shapes."""
-        environment_state = observation.environment_state
+        environment_state, prefix = observation.environment_state, observation.prefix
+        state = observation.state
+        if self.rolls_state:
+            state = roll_state(state, prefix)
         if environment_state is not None:
             environment_state = (
                 environment_state - self.environment_state_mean
             ) / self.environment_state_scale
         return Observation(
             {name: self.images(image, name) for name, image in observation.images.items()},
-            self.state(observation.state),
+            self.state(state),
             environment_state,
+            None if prefix is None else self.actions(prefix, observation.state),
         )
 
     def images(self, images: UInt8[Tensor, "b h w 3"], camera: str) -> Float[Tensor, "b 3 h w"]:
@@ -96,8 +108,8 @@ class Normalizer(nn.Module):
         return (state - self.state_mean) / self.state_scale
 
     def actions(
-        self, actions: Float[Tensor, "b k a"], state: Float[Tensor, "b s"]
-    ) -> Float[Tensor, "b k a"]:
+        self, actions: Float[Tensor, "b _ a"], state: Float[Tensor, "b s"]
+    ) -> Float[Tensor, "b _ a"]:
         """Normalise from physical units; state is the raw one at the chunk's beginning."""
         return (actions - self._reference(state) - self.action_mean) / self.action_scale
 

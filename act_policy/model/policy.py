@@ -14,8 +14,9 @@ from act_policy.execution import Execution
 from act_policy.model.act import ACT
 from act_policy.model.config import ACTConfig
 from act_policy.model.normalizer import Normalizer
+from act_policy.model.prefix import with_prefix
 from act_policy.statistics import Statistics
-from act_policy.types import Observation, Schema
+from act_policy.types import Observation, Schema, check_prefix_length
 
 
 class ACTPolicy(nn.Module):
@@ -33,7 +34,14 @@ class ACTPolicy(nn.Module):
         self.statistics = statistics
         self.demonstration_seeds: tuple[int, ...] = ()
         self.execution = Execution()
-        self.normalizer = Normalizer(statistics, _relative_to(schema, statistics.relative_actions))
+        relative = statistics.relative_actions
+        if relative and config.rolls_state:
+            raise UserError(
+                f"prefix_as={config.prefix_as}: actions that are relative to the state "
+                f"({', '.join(relative)}) cannot follow a state that is not measured; set "
+                "prefix_as to tokens, or leave them absolute"
+            )
+        self.normalizer = Normalizer(statistics, _relative_to(schema, relative), config.rolls_state)
         self.act = ACT(config)
         for field in ("state", "action", "environment_state"):
             size = getattr(config, f"{field}_size")
@@ -54,13 +62,24 @@ class ACTPolicy(nn.Module):
         """The k of (k, a)."""
         return self.config.chunk_length
 
+    @property
+    def prefix_length(self) -> int:
+        """Most committed actions that an observation may hold; 0: none."""
+        return self.config.prefix_length
+
     def forward(self, observation: Observation[Tensor]) -> Float[Tensor, "b k a"]:
-        """Predict the next k actions in physical units from a batch of raw observations."""
+        """Predict the next k actions in physical units from a batch of raw observations.
+
+        Those that the observation says are committed come back as they are.
+        """
         normalised = self.normalizer.observation(observation)
         output = self.act(
-            normalised.images, normalised.state, normalised.environment_state, latent="zero"
+            *(normalised.images, normalised.state, normalised.environment_state),
+            latent="zero",
+            prefix=normalised.prefix,
         )
-        return self.normalizer.physical_actions(output.actions, observation.state)
+        actions = self.normalizer.physical_actions(output.actions, observation.state)
+        return with_prefix(actions, observation.prefix)
 
     def predict_chunk(self, observation: Observation[Any] | Mapping[str, Any]) -> np.ndarray:
         """Predict (k, a), or (b, k, a) for a batch: float32, physical units, deterministic.
@@ -74,6 +93,7 @@ class ACTPolicy(nn.Module):
         if isinstance(observation, Mapping):
             observation = Observation.from_keys(observation)
         arrays = self.schema.check(observation.map(_to_numpy))
+        check_prefix_length(arrays, self.prefix_length)
         single = np.ndim(arrays.state) == 1
         device = self.normalizer.state_mean.device
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import lightning
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -15,11 +16,13 @@ from act_policy.data.loading.batches import Batch
 from act_policy.errors import UserError, check_whole_number
 from act_policy.model.act import ACTOutput, Latent
 from act_policy.model.policy import ACTPolicy
+from act_policy.model.prefix import committed_rows
 from act_policy.training.augmentation import Augmentation
 from act_policy.training.averaged_weights import average_weights
 from act_policy.training.callbacks.checkpoints import how_to_go_on
 from act_policy.training.losses import action_l1, gaussian_kl
 from act_policy.training.optimizer import OptimizerConfig, build_optimizer, parameter_groups
+from act_policy.training.prefixes import draw_prefix
 from act_policy.types import Observation
 
 
@@ -127,6 +130,9 @@ class PolicyTraining(lightning.LightningModule):
         seen = batch.observation
         if self.augmentation is not None:
             seen = self.augmentation(seen, self.policy.normalizer.state_mean)
+        if length := self.policy.prefix_length:
+            scale = self.policy.normalizer.action_scale
+            seen = seen._replace(prefix=draw_prefix(batch.actions, batch.is_pad, length, scale))
         l1, kl = self.losses(self.policy, batch, "auto", seen)
         self.measured = {"train_l1": l1.detach()}
         if kl is None or self.kl_weight is None:
@@ -141,9 +147,16 @@ class PolicyTraining(lightning.LightningModule):
         latent: Latent,
         seen: Observation[Tensor] | None = None,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""] | None]:
-        """Compute L1 and KL (None without a posterior) on a batch, in normalised units."""
+        """Compute L1 and KL (None without a posterior) on a batch, in normalised units.
+
+        Rows that are committed in what is seen do not count.
+        """
         output, target = self.predict(policy, batch, latent, seen)
-        l1 = action_l1(output.actions.float(), target, batch.is_pad)
+        left_out = batch.is_pad
+        if seen is not None and seen.prefix is not None:
+            free = policy.chunk_length - policy.prefix_length
+            left_out = left_out | F.pad(committed_rows(seen.prefix), (0, free))
+        l1 = action_l1(output.actions.float(), target, left_out)
         if output.latent_mean is None or output.latent_log_variance is None:
             return l1, None
         mean, log_variance = output.latent_mean.float(), output.latent_log_variance.float()
@@ -169,6 +182,7 @@ class PolicyTraining(lightning.LightningModule):
             target,
             batch.is_pad,
             latent=latent,
+            prefix=observation.prefix,
         )
         return output, target
 

@@ -17,14 +17,18 @@ LARGEST_ACTION = 5.0
 """In standard deviations, from zero: -90 degrees and three deviations of 45."""
 
 
-def make_policy(environment_state: bool = True, **fields: object) -> ACTPolicy:
+def make_policy(
+    environment_state: bool = True, positions: bool = False, **fields: object
+) -> ACTPolicy:
+    """positions: the actions are positions of the state."""
     torch.manual_seed(0)
+    action_names, action_units = ("dx", "dy", "gripper"), ("deg", "m", "1")
     schema = Schema(
         cameras=(Camera("top", 32, 48), Camera("left", 24, 24), Camera("right", 24, 24)),
-        state_names=("x", "y"),
-        state_units=("deg", "m"),
-        action_names=("dx", "dy", "gripper"),
-        action_units=("deg", "m", "1"),
+        state_names=action_names if positions else ("x", "y"),
+        state_units=action_units if positions else ("deg", "m"),
+        action_names=action_names,
+        action_units=action_units,
         rate=10.0,
         environment_state_names=("cube",) if environment_state else (),
     )
@@ -33,9 +37,10 @@ def make_policy(environment_state: bool = True, **fields: object) -> ACTPolicy:
         mean, std = np.array(rows, dtype=np.float64).T
         return FieldStatistics(mean, std, mean - 3 * std, mean + 3 * std)
 
+    action = field((-90.0, 45.0), (0.2, 0.05), (0.3, 0.0))
     statistics = Statistics(
-        state=field((30.0, 60.0), (0.5, 0.1)),
-        action=field((-90.0, 45.0), (0.2, 0.05), (0.3, 0.0)),
+        state=action if positions else field((30.0, 60.0), (0.5, 0.1)),
+        action=action,
         step_count=10,
         environment_state=field((0.0, 1.0)) if environment_state else None,
     )

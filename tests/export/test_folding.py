@@ -22,6 +22,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "post-norm, several": {"pre_norm": False, "decoder_layers": 2, "activation": "relu"},
     "no latent": {"latent_size": 0, "latent_layers": 0, "camera_embedding": False},
     "no environment state": {"environment_state": False, "backbone_stages": 4},
+    "committed actions": {"prefix_length": 3, "decoder_layers": 2},
+    "committed, one layer": {"prefix_length": 2, "pre_norm": False},
+    "rolled state": {"positions": True, "prefix_length": 3, "prefix_as": "state"},
+    "tokens and state": {"positions": True, "prefix_length": 3, "prefix_as": "both"},
     "bottlenecks": {"backbone": "resnet50", "backbone_stages": 2, "backbone_norm": "batch"},
 }
 
@@ -43,7 +47,7 @@ def trained(policy: ACTPolicy) -> ACTPolicy:
 def fold_and_predict(policy: ACTPolicy, batch: int) -> tuple[np.ndarray, np.ndarray]:
     """Both predictions in standard deviations."""
     observation = random_observation(policy, batch, np.random.default_rng(batch))
-    inputs, _ = batched_inputs(policy.schema, observation)
+    inputs, _ = batched_inputs(policy.schema, observation, policy.prefix_length)
     with torch.inference_mode():
         found = FoldedPolicy(policy).eval()(*map(torch.tensor, inputs)).numpy()
     scale = policy.statistics.scale(policy.statistics.action)

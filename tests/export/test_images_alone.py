@@ -31,7 +31,7 @@ def test_folding_leaves_the_state_out() -> None:
     policy = smallest_policy(SCHEMA)
     observation = random_observation(policy, 3, np.random.default_rng(0))
     inputs, _ = batched_inputs(SCHEMA, observation)
-    assert len(inputs) == len(trace_inputs(SCHEMA)[0]) == 2
+    assert len(inputs) == len(trace_inputs(policy)[0]) == 2
     found = FoldedPolicy(policy).eval()(*map(torch.tensor, inputs)).detach().numpy()
     expected = policy.predict_chunk(observation)
     tolerance = network_rounding(LONGEST_PATH, np.abs(expected).max())

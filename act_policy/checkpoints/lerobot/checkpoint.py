@@ -109,6 +109,11 @@ def save_lerobot(policy: ACTPolicy, folder: Path) -> None:
     problems = inexpressible(config)
     if relative := policy.statistics.relative_actions:
         problems.append(f"actions relative to the state ({', '.join(relative)})")
+    if config.prefix_length:
+        problems.append(
+            f"committed actions (prefix_length={config.prefix_length}), of which its network and "
+            "its robot's loop know nothing"
+        )
     if problems:
         raise UserError(f"format lerobot: LeRobot's ACT cannot express {', '.join(problems)}")
     weights = {

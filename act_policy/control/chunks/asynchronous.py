@@ -6,14 +6,22 @@ does not count: before the first chunk, and where a chunk ended before the next 
 argument, never read from a clock, so that tests are exact.
 """
 
+import copy
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from act_policy.control.action_space import ActionSpace
 from act_policy.control.chunks.blending import Blending, Trajectory
+from act_policy.control.chunks.commitment import Commitment
 from act_policy.control.chunks.ensembling import average_predictions
-from act_policy.control.chunks.policy import ChunkSource, PolicyError, check_chunk
+from act_policy.control.chunks.policy import (
+    ChunkSource,
+    PolicyError,
+    check_chunk,
+    prefix_length,
+)
 from act_policy.control.config import RobotConfig, TimingConfig
 from act_policy.errors import UserError
 from act_policy.execution import Execution
@@ -62,6 +70,9 @@ class AsynchronousExecutor:
     execution is in force, but with at most half a chunk between two questions: the other half is
     for the time that the answer takes.
 
+    A policy that knows about committed actions is told which it will find carried out, see
+    `Commitment`. An ensemble commits nothing, since each new chunk changes it at once.
+
     max_age: in seconds, which no action may exceed: the owner's, or the greatest possible.
 
     Raises:
@@ -87,6 +98,10 @@ class AsynchronousExecutor:
         # The first chunk begins when it comes, at most max_answer_time after its images.
         greatest = length / self._rate + config.safety.max_answer_time
         self.max_age = min(config.safety.max_action_age or greatest, greatest)
+        self._commitment: Commitment | None = None
+        known = prefix_length(inference)
+        if known and self.ensemble_coefficient is None:
+            self._commitment = Commitment(known, inference.schema.action_size, self._rate)
         self.reset()
 
     def reset(self) -> None:
@@ -100,6 +115,8 @@ class AsynchronousExecutor:
         self._asked_for: float | None = None  # captured, of the question whose answer counts
         self._waiting_since: float | None = None
         self._failure: PolicyError | None = None
+        if self._commitment is not None:
+            self._commitment.reset()
 
     def observe(self, observation: Observation[np.ndarray], captured: float, now: float) -> None:
         """Show what the robot sees; ask the policy if it is free and its turn has come."""
@@ -116,6 +133,9 @@ class AsynchronousExecutor:
         latest = self._asked_for
         if latest is not None and (captured - latest) * self._rate + 0.5 < self.execute_steps:
             return
+        if self._commitment is not None:
+            prefix = self._commitment.foresee(captured, now, self._foreseen())
+            observation = observation._replace(prefix=prefix)
         self._inference.submit(observation, captured)
         self._asked_for, self._waiting_since = captured, now
 
@@ -129,6 +149,24 @@ class AsynchronousExecutor:
             self._failure = None
             raise failure
         self._collect(now)
+        proposal = self._play(now)
+        if self._commitment is not None:
+            self._commitment.acted(now, None if proposal is None else proposal.action)
+        return proposal
+
+    def _foreseen(self) -> Callable[[float], np.ndarray | None]:
+        """Return what gives the actions of later moments, should no further answer come."""
+        future = copy.copy(self)  # whose parts are replaced, but for the blending, never changed
+        future._blending = copy.copy(self._blending)
+
+        def act(moment: float) -> np.ndarray | None:
+            proposal = future._play(moment)
+            return None if proposal is None else proposal.action
+
+        return act
+
+    def _play(self, now: float) -> Proposal | None:
+        """Return the action for now by the chunks that are there."""
         if self.ensemble_coefficient is None:
             proposal = self._newest(now)
         else:
@@ -148,6 +186,8 @@ class AsynchronousExecutor:
             if answer.chunk is None:
                 raise PolicyError(f"the policy failed: {answer.error}")
             chunk = check_chunk(answer.chunk, self._inference)
+            if self._commitment is not None:
+                self._commitment.answered(answer.captured, now)
             begin = answer.captured
             if self._resting_since is not None:  # a row is past only if the arm moved meanwhile
                 begin += now - max(answer.captured, self._resting_since)

@@ -47,6 +47,11 @@ class ChunkPolicy(ChunkSource, Protocol):
         """Return the next k actions (k, a), in the schema's units."""
 
 
+def prefix_length(source: ChunkSource) -> int:
+    """Return the most committed actions that a policy takes; 0 for one that knows of none."""
+    return int(getattr(source, "prefix_length", 0))
+
+
 def check_chunk(chunk: Any, source: ChunkSource) -> np.ndarray:
     """Return a copy of a predicted chunk (k, a), or raise PolicyError unless it may reach a motor.
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from act_policy.control.chunks.asynchronous import Answer
-from act_policy.control.chunks.policy import ChunkPolicy, PolicyError
+from act_policy.control.chunks.policy import ChunkPolicy, PolicyError, prefix_length
 from act_policy.errors import UserError
 from act_policy.execution import Execution
 from act_policy.statistics import Statistics
@@ -47,6 +47,7 @@ class InferenceProcess:
     statistics: Statistics | None
     demonstration_seeds: tuple[int, ...]
     execution: Execution
+    prefix_length: int
 
     def __init__(self, make_policy: Callable[[], ChunkPolicy]):
         context = multiprocessing.get_context("spawn")  # no copy of this process's threads
@@ -65,8 +66,8 @@ class InferenceProcess:
             if isinstance(description, str):
                 raise UserError(description)
             self.schema, self.chunk_length, self.statistics = description[:3]
-            self.demonstration_seeds, self.execution = description[3:]
-            layout = _layout(self.schema)
+            self.demonstration_seeds, self.execution, self.prefix_length = description[3:]
+            layout = _layout(self.schema, self.prefix_length)
             self._memory = SharedMemory(create=True, size=layout.itemsize)
             self._shared = np.ndarray((), layout, self._memory.buf)
             self._pipe.send(self._memory.name)
@@ -84,6 +85,7 @@ class InferenceProcess:
             self._shared["state"] = observation.state
         if observation.environment_state is not None:
             self._shared["environment_state"] = observation.environment_state
+        self._shared["prefix"] = np.nan if observation.prefix is None else observation.prefix
         self.busy = True
         with suppress(OSError):  # it died: poll says so
             self._pipe.send(captured)
@@ -131,13 +133,14 @@ class InferenceProcess:
         return f"the policy's process ended {how}"
 
 
-def _layout(schema: Schema) -> np.dtype[Any]:
+def _layout(schema: Schema, prefix_length: int) -> np.dtype[Any]:
     """An observation in the shared memory."""
     return np.dtype(
         [
             # vectors first: they stay aligned
             ("state", np.float32, (schema.state_size,)),
             ("environment_state", np.float32, (len(schema.environment_state_names),)),
+            ("prefix", np.float32, (prefix_length, schema.action_size)),
             *((f"image {c.name}", np.uint8, (c.height, c.width, 3)) for c in schema.cameras),
         ]
     )
@@ -154,16 +157,16 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
     except UserError as error:
         pipe.send(str(error))
         return
-    schema = policy.schema
+    schema, known = policy.schema, prefix_length(policy)
     pipe.send(
         (
             *(schema, policy.chunk_length, policy.statistics),
-            *(policy.demonstration_seeds, policy.execution),
+            *(policy.demonstration_seeds, policy.execution, known),
         )
     )
     try:
         memory = SharedMemory(pipe.recv())
-        shared = np.ndarray((), _layout(schema), memory.buf)
+        shared = np.ndarray((), _layout(schema, known), memory.buf)
         images = {name: shared[f"image {name}"] for name in schema.camera_names}
         extra = shared["environment_state"] if schema.environment_state_names else None
         failed = False
@@ -174,7 +177,8 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
                 # again, the operator has resumed.
                 if failed and hasattr(policy, "connect"):
                     policy.connect()
-                chunk = policy.predict_chunk(Observation(images, shared["state"], extra))
+                prefix = None if np.isnan(shared["prefix"]).all() else shared["prefix"]
+                chunk = policy.predict_chunk(Observation(images, shared["state"], extra, prefix))
                 pipe.send(Answer(captured, np.asarray(chunk)))
                 failed = False
             except Exception as error:

@@ -10,7 +10,7 @@ from act_policy.control.config import build_from_plain
 from act_policy.errors import UserError, located
 from act_policy.images.jpeg import decode_jpeg, encode_jpeg
 from act_policy.images.resize import camera_image
-from act_policy.types import Camera, Observation, Schema
+from act_policy.types import PREFIX_KEY, Camera, Observation, Schema, check_prefix_length
 
 SEPARATOR = "/"
 LONGEST_KEY = 200
@@ -84,12 +84,17 @@ class ObservationKeys:
             message[self.cameras[name]] = encode_jpeg(image) if jpeg else np.asarray(image)
         if observation.environment_state is not None:
             message[self.environment_state] = np.asarray(observation.environment_state)
+        if observation.prefix is not None:
+            message[PREFIX_KEY] = np.asarray(observation.prefix)
         return message
 
-    def to_observation(self, message: Any, schema: Schema) -> Observation[np.ndarray]:
+    def to_observation(
+        self, message: Any, schema: Schema, prefix_length: int = 0
+    ) -> Observation[np.ndarray]:
         """Read one observation; images may be (h, w, 3) or (3, h, w), uint8 or float in [0, 1].
 
         An image of its camera's `source_size` is cut and scaled as the images of training were.
+        A policy that knows about committed actions may be told them, under `action_prefix`.
 
         Raises:
             UserError: a key is missing or not known, or a value is not what the schema says.
@@ -99,9 +104,8 @@ class ObservationKeys:
         if schema.environment_state_names:
             wanted.append(self.environment_state)
         missing = [key for key in wanted if key not in values]
-        extra = [
-            key for key in values if key not in (*wanted, self.state) and not self._is_ignored(key)
-        ]
+        known = [*wanted, self.state, *([PREFIX_KEY] if prefix_length else [])]
+        extra = [key for key in values if key not in known and not self._is_ignored(key)]
         if missing or extra:
             raise UserError(
                 f"the observation has the keys {_list(values)}; the policy expects "
@@ -111,8 +115,10 @@ class ObservationKeys:
             {c.name: _image(values, self.cameras[c.name], c) for c in schema.cameras},
             _vector(values, self.state) if schema.state_names else np.zeros(0, np.float32),
             _vector(values, self.environment_state) if schema.environment_state_names else None,
+            _rows(values, PREFIX_KEY) if prefix_length and PREFIX_KEY in values else None,
         )
         schema.check(observation)
+        check_prefix_length(observation, prefix_length)
         return observation
 
     def _is_ignored(self, key: str) -> bool:
@@ -176,6 +182,18 @@ def _vector(values: Mapping[str, Any], key: str) -> np.ndarray:
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
         vector: np.ndarray = value.astype(np.float32)
     return vector
+
+
+def _rows(values: Mapping[str, Any], key: str) -> np.ndarray:
+    """Rows of numbers, (n, a), as float32; some may be NaN."""
+    value = values[key]
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.ndim != 2:
+        array = isinstance(value, np.ndarray)
+        found = f"{value.dtype} {value.shape}" if array else type(value).__name__
+        raise UserError(f"{key}: {found}, expected rows of floats")
+    with np.errstate(over="ignore"):
+        rows: np.ndarray = value.astype(np.float32)
+    return rows
 
 
 def _list(names: Any) -> str:

@@ -15,9 +15,11 @@ from act_policy.types import (
     ACTION_KEY,
     ENVIRONMENT_STATE_KEY,
     IMAGE_PREFIX,
+    PREFIX_KEY,
     STATE_KEY,
     Observation,
     Schema,
+    check_prefix_length,
 )
 
 ONNX_FORMAT_VERSION = "1"
@@ -51,6 +53,7 @@ class OnnxPolicy:
             ) from None
 
         options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # its hints on a default that may be overridden are no news
         if threads is not None:
             options.intra_op_num_threads = check_whole_number("threads", threads, 1)
             options.inter_op_num_threads = 1
@@ -91,6 +94,9 @@ class OnnxPolicy:
             self.execution = Execution.from_dict(json.loads(metadata.get("execution", "null")))
         statistics = json.loads(metadata.get("statistics", "null"))
         self.statistics = Statistics.from_dict(statistics) if statistics else None
+        # openvino takes an input that has a default for a constant
+        known = 0 if runtime == "openvino" else int(metadata.get("prefix_length", 0))
+        self.prefix_length: int = known
         self._inputs = input_names(self.schema)
         found = [node.name for node in session.get_inputs()]
         if set(found) != set(self._inputs):
@@ -113,14 +119,17 @@ class OnnxPolicy:
         Raises:
             UserError: the observation is not what the schema says.
         """
-        inputs, single = batched_inputs(self.schema, observation)
-        actions = self._run(dict(zip(self._inputs, inputs, strict=True)))
+        inputs, single = batched_inputs(self.schema, observation, self.prefix_length)
+        actions = self._run(dict(zip([*self._inputs, PREFIX_KEY], inputs, strict=False)))
         chunk: np.ndarray = actions[0] if single else actions
         return chunk
 
 
 def input_names(schema: Schema) -> list[str]:
-    """List an exported policy's inputs in their order: the schema's cameras, then the vectors."""
+    """List an exported policy's inputs in their order: the schema's cameras, then the vectors.
+
+    Committed actions, which have a default, are not among them.
+    """
     names = [f"{IMAGE_PREFIX}{camera}" for camera in schema.camera_names]
     if schema.state_names:
         names.append(STATE_KEY)
@@ -130,10 +139,13 @@ def input_names(schema: Schema) -> list[str]:
 
 
 def batched_inputs(
-    schema: Schema, observation: Observation[np.ndarray] | Mapping[str, Any]
+    schema: Schema,
+    observation: Observation[np.ndarray] | Mapping[str, Any],
+    prefix_length: int = 0,
 ) -> tuple[list[np.ndarray], bool]:
     """Check an observation; return the inputs with a batch axis, and whether it had none.
 
+    They stand in the order of `input_names`; committed actions come last, where there are any.
     Original frames of a single observation are cropped and scaled as in training.
 
     Raises:
@@ -147,6 +159,9 @@ def batched_inputs(
         row.append(observation.state)
     if observation.environment_state is not None:
         row.append(observation.environment_state)
+    check_prefix_length(observation, prefix_length)
+    if observation.prefix is not None:
+        row.append(observation.prefix)
     single = np.ndim(observation.state) == 1
     return ([array[None] for array in row] if single else row), single
 

@@ -21,7 +21,7 @@ from act_policy.errors import UserError, check_choice
 from act_policy.execution import Execution
 from act_policy.images.resize import fit_images
 from act_policy.statistics import Statistics
-from act_policy.types import Observation, Schema
+from act_policy.types import Observation, Schema, check_prefix_length
 
 ResultT = TypeVar("ResultT")
 
@@ -131,6 +131,7 @@ class RemotePolicy:
         observation = self.schema.check(fit_images(observation, self.schema))
         if np.ndim(observation.state) != 1:
             raise UserError("a policy server takes one observation at a time, found a batch")
+        check_prefix_length(observation, self.prefix_length)
         if self._connection is None:
             raise RemotePolicyError(
                 f"policy server {self.url}: {self._failure}; call connect() to go on"
@@ -256,6 +257,7 @@ class RemotePolicy:
             statistics = Statistics.from_dict(plain) if plain else None
             demonstration_seeds: tuple[int, ...] = tuple(metadata.get("demonstration_seeds", ()))
             execution = Execution.from_dict(metadata.get("execution"))
+            prefix_length = int(metadata.get("prefix_length", 0))
         except (KeyError, TypeError, ValueError, AttributeError, UserError) as error:
             raise self._fail(
                 "its metadata is not that of scripts/serve_policy.py "
@@ -272,7 +274,7 @@ class RemotePolicy:
         self.metadata, self.sha256 = metadata, sha256
         self.schema, self._keys, self.chunk_length = schema, keys, chunk_length
         self.statistics, self.demonstration_seeds = statistics, demonstration_seeds
-        self.execution = execution
+        self.execution, self.prefix_length = execution, prefix_length
 
 
 class _RefusedError(Exception):

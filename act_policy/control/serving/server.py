@@ -31,7 +31,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from act_policy.control.chunks.policy import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy, prefix_length
 from act_policy.control.page.browser_access import SECURITY_HEADERS, is_own_host, is_own_origin
 from act_policy.control.policies.observation_keys import ObservationKeys
 from act_policy.control.policies.wire import REQUEST_KEY, WireError, pack, unpack
@@ -94,6 +94,7 @@ class PolicyServer:
             "statistics": policy.statistics.to_dict() if policy.statistics is not None else {},
             "demonstration_seeds": list(policy.demonstration_seeds),
             "execution": policy.execution.to_dict(),
+            "prefix_length": prefix_length(policy),
             "accepts": [REQUEST_KEY, "jpeg"],
         }
         pixels = sum(3 * camera.height * camera.width for camera in policy.schema.cameras)
@@ -303,7 +304,8 @@ class PolicyServer:
             if type(number) is not int:
                 raise WireError(f"{REQUEST_KEY}: {type(number).__name__}, expected a whole number")
             request = {REQUEST_KEY: number}
-        return self._keys.to_observation(plain, self.policy.schema), request
+        known = prefix_length(self.policy)
+        return self._keys.to_observation(plain, self.policy.schema, known), request
 
     async def _send(self, connection: ServerConnection, message: str | bytes) -> None:
         try:

@@ -14,7 +14,7 @@ import numpy as np
 from act_policy.control.action_space import ActionSpace
 from act_policy.control.chunks.asynchronous import Answer, AsynchronousExecutor
 from act_policy.control.chunks.executor import ChunkExecutor
-from act_policy.control.chunks.policy import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy, prefix_length
 from act_policy.control.config import TimingConfig
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.robots.contract import Contract
@@ -85,10 +85,12 @@ class Delay:
 class EpisodeExecutor(Protocol):
     """Chooses the actions of one episode.
 
+    schema: of the policy.
     execution: the one in force.
     captured: for each action, the step whose images the newest chunk in it was made from.
     """
 
+    schema: Schema
     execution: Execution
     captured: list[int]
 
@@ -123,7 +125,7 @@ class WaitingExecutor:
 
     def __init__(self, executor: ChunkExecutor, answers: "_Answers"):
         self._executor, self._answers = executor, answers
-        self.execution = executor.execution
+        self.schema, self.execution = executor.policy.schema, executor.execution
         self._space = _space(executor.policy.schema, TimingConfig()) if answers.late else None
         self._next: np.ndarray | None = None  # the first action of an answer that is not there yet
         self._rests, self._asked = 0, 0
@@ -159,7 +161,7 @@ class DelayedExecutor:
         self._space = _space(policy.schema, timing)
         self._inference = LateInference(policy, answers)
         self._executor = AsynchronousExecutor(self._inference, self._space, config)
-        self._rate = policy.schema.rate
+        self.schema, self._rate = policy.schema, policy.schema.rate
         asked_for = policy.execution.unless(timing.execute_steps, timing.ensemble_coefficient)
         coefficient = self._executor.ensemble_coefficient
         steps = self._executor.execute_steps if coefficient is None else None
@@ -204,7 +206,7 @@ class LateInference:
 
     def __init__(self, policy: ChunkPolicy, answers: "_Answers"):
         self.schema, self.chunk_length = policy.schema, policy.chunk_length
-        self.execution = policy.execution
+        self.execution, self.prefix_length = policy.execution, prefix_length(policy)
         self.step = self.answered = 0
         self._policy, self._answers = policy, answers
         self._open: tuple[int, int, Answer] | None = None  # asked in step, due in step

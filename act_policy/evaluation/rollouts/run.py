@@ -12,7 +12,7 @@ from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.rollouts.adapting import AdaptedObservations, restore_recorded_cameras
 from act_policy.evaluation.rollouts.baselines import SelectAction, blindfold, play_recorded
-from act_policy.evaluation.rollouts.delays import Delay, make_executor
+from act_policy.evaluation.rollouts.delays import Delay, EpisodeExecutor, make_executor
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
 
@@ -163,6 +163,21 @@ def run_episode(
     return EpisodeResult(seed, success, len(actions), np.stack(actions), stage)
 
 
+def play_episode(
+    environment: Environment,
+    executor: EpisodeExecutor,
+    seed: int,
+    alive: Callable[[], None] = lambda: None,
+    black_image: bool = False,
+) -> EpisodeResult:
+    """Run one episode of a policy; with black images, it sees only those."""
+    select_action: Callable[[Observation[np.ndarray]], np.ndarray] = executor.select_action
+    if black_image:
+        select_action = blindfold(select_action, executor.schema)
+    result = run_episode(environment, select_action, seed, alive)
+    return result._replace(captured=np.array(executor.captured, np.int64))
+
+
 def _episodes(
     make_policy: Callable[[], ChunkPolicy],
     make_environment: Callable[[Schema], Environment],
@@ -180,10 +195,6 @@ def _episodes(
             replayed, steps = play_recorded(rollout.actions), len(rollout.actions)
             return run_episode(environment, replayed, rollout.seed, alive, max_steps=steps)
         executor = make_executor(policy, execute_steps, ensemble_coefficient, delay, rollout.seed)
-        select_action: Callable[[Observation[np.ndarray]], np.ndarray] = executor.select_action
-        if rollout.black_image:
-            select_action = blindfold(select_action, policy.schema)
-        result = run_episode(environment, select_action, rollout.seed, alive)
-        return result._replace(captured=np.array(executor.captured, np.int64))
+        return play_episode(environment, executor, rollout.seed, alive, rollout.black_image)
 
     return handle

@@ -1,4 +1,4 @@
-"""Reads the attention of action queries over latent, state and each camera's feature map."""
+"""Reads the attention of action queries over everything that is a token of their memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,20 +56,25 @@ def recorded_weights(act: ACT) -> Iterator[list[Float[Tensor, "b heads k t"]]]:
 
 
 def _reading(act: ACT, weights: np.ndarray) -> AttentionShares:
-    """Name the memory tokens (heads, k, t) in the order in which `ACT.encode` lines them up."""
+    """Name the memory tokens (heads, k, t) in the order in which `ACT.encode` lines them up.
+
+    Those of committed actions follow, where there are any.
+    """
     vectors = ["latent"]
     if act.config.state_size:
         vectors.append("state")
     if act.config.environment_state_size:
         vectors.append("environment state")
     ends = np.cumsum([1] * len(vectors) + [y * x for y, x in act.map_sizes.values()])
-    if ends[-1] != weights.shape[-1]:
+    committed = weights.shape[-1] - ends[-1]
+    if committed not in (0, act.config.prefix_tokens):
         raise RuntimeError(f"{weights.shape[-1]} memory tokens, of which {ends[-1]} are known")
-    parts = iter(np.split(weights, ends[:-1], axis=-1))
-    return AttentionShares(
-        {name: next(parts)[..., 0] for name in vectors},
-        {
-            camera: next(parts).reshape(*weights.shape[:-1], *size)
-            for camera, size in act.map_sizes.items()
-        },
-    )
+    parts = iter(np.split(weights, ends, axis=-1))
+    shares = {name: next(parts)[..., 0] for name in vectors}
+    maps = {
+        camera: next(parts).reshape(*weights.shape[:-1], *size)
+        for camera, size in act.map_sizes.items()
+    }
+    if committed:
+        shares["committed actions"] = next(parts).sum(axis=-1)
+    return AttentionShares(shares, maps)

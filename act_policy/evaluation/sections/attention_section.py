@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from act_policy.control.chunks.policy import ChunkPolicy
+from act_policy.control.chunks.policy import ChunkPolicy, prefix_length
 from act_policy.evaluation.sections.heat_map import (
     AttentionShares,
     enlarged,
@@ -32,11 +32,26 @@ class HeadMaps(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """Shares of what the first, middle and last action query read; maps of each head."""
+    """Shares of what the first, middle and last action query read; maps of each head.
+
+    committed: number of actions that are committed; the first query is that of the next one.
+    """
 
     chunk_length: int
+    committed: int
     table: Table
     maps: list[HeadMaps]
+
+
+def commit_actions(
+    observation: Observation[np.ndarray], actions: np.ndarray, policy: ChunkPolicy
+) -> Observation[np.ndarray]:
+    """Tell a policy that knows of them which actions (T, a) followed an observation."""
+    if not (length := prefix_length(policy)):
+        return observation
+    prefix = np.full((length, policy.schema.action_size), np.nan, np.float32)
+    prefix[: len(actions)] = actions[:length]
+    return observation._replace(prefix=prefix)
 
 
 def show_attention(
@@ -54,16 +69,21 @@ def show_attention(
     from act_policy.evaluation.sections.attention import read_attention
 
     readings = read_attention(policy, list(moments.values()))  # type: ignore[arg-type]
-    write_attention_image(out / "attention.png", list(moments.values()), readings)
-    queries = sorted({0, policy.chunk_length // 2, policy.chunk_length - 1})
+    length, committed = policy.chunk_length, prefix_length(policy)
+    # the queries of committed actions say nothing; a rolled state leaves them out
+    shift = committed if committed and policy.config.rolls_state else 0  # type: ignore[attr-defined]
+    first = committed - shift
+    write_attention_image(out / "attention.png", list(moments.values()), readings, first)
+    queries = sorted({first, max(first, length // 2), length - 1 - shift})
     rows, maps = [], []
     for (says, observation), reading in zip(moments.items(), readings, strict=True):
         shares = reading.shares()
         for query in queries:
             means = [f"{share[:, query].mean():.1%}" for share in shares.values()]
-            rows.append([says, query + 1, *means])
-            maps.append(_show_heads(f"{says}, action {query + 1}", observation, reading, query))
-    return Attention(policy.chunk_length, tabulate(["", "action", *shares], rows), maps)
+            action = query + 1 + shift
+            rows.append([says, action, *means])
+            maps.append(_show_heads(f"{says}, action {action}", observation, reading, query))
+    return Attention(length, committed, tabulate(["", "action", *shares], rows), maps)
 
 
 def _show_heads(

@@ -22,7 +22,7 @@ _COLOURS = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (25
 class AttentionShares(NamedTuple):
     """Shares of attention of one observation's queries; over all of them they sum to 1.
 
-    vectors: "latent", "state" (and "environment state") -> (heads, k).
+    vectors: "latent", "state" (and "environment state", "committed actions") -> (heads, k).
     maps: camera name -> (heads, k, y, x), one share a cell of its feature map.
     """
 
@@ -66,9 +66,12 @@ def enlarged(image: UInt8[np.ndarray, "h w 3"], height: int) -> UInt8[np.ndarray
 
 
 def write_attention_image(
-    path: Path, observations: Sequence[Observation[np.ndarray]], readings: Sequence[AttentionShares]
+    path: Path,
+    observations: Sequence[Observation[np.ndarray]],
+    readings: Sequence[AttentionShares],
+    query: int = 0,
 ) -> None:
-    """Write a PNG: a column for each moment, what the first query reads below what is seen.
+    """Write a PNG: a column for each moment, what a query reads below what is seen.
 
     That is the mean over the heads; every camera has its two rows.
     """
@@ -77,7 +80,10 @@ def write_attention_image(
         tiles = []
         for camera, shares in reading.maps.items():
             image = np.asarray(observation.images[camera])
-            tiles += [enlarged(image, HEIGHT), overlay(image, shares[:, 0].mean(axis=0), HEIGHT)]
+            tiles += [
+                enlarged(image, HEIGHT),
+                overlay(image, shares[:, query].mean(axis=0), HEIGHT),
+            ]
         columns.append(_spaced(tiles, axis=0))
     with atomic_file(path) as file:
         Image.fromarray(_spaced(columns, axis=1)).save(file, format="png", optimize=True)

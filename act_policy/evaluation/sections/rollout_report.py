@@ -13,7 +13,7 @@ from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.evaluation.open_loop.score import OpenLoop
 from act_policy.evaluation.rollouts.moments import Look, Seen, see_moments
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
-from act_policy.evaluation.sections.attention_section import MOMENTS, show_attention
+from act_policy.evaluation.sections.attention_section import MOMENTS, commit_actions, show_attention
 from act_policy.evaluation.sections.chunk_sections import (
     EXECUTED,
     MEASURED,
@@ -82,7 +82,12 @@ def write_rollout_report(
     views = [Look(one, (*steps, *attended)) for one, steps in zip(chosen, asked, strict=True)]
     strips = [Look(one, spread(one.steps + 1, 6), STRIP_HEIGHT) for one in failures]
     seen = see_moments(build, policy.schema, [*views, *strips], workers)
-    moments = {f"{chosen[0]}, step {step}": seen[0].moments[step] for step in attended}
+    moments = {
+        f"{chosen[0]}, step {step}": commit_actions(
+            seen[0].moments[step], chosen[0].actions[step:], policy
+        )
+        for step in attended
+    }
     open_loop = None if background.score is None else background.score(policy)
     strips_seen = list(zip(failures, seen[len(views) :], strict=True))
     episodes = format_count(len(results), "episode")

@@ -1,6 +1,8 @@
 """Attention that is read out: the right weights, of the right places, and nothing left behind."""
 
 import copy
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import torch
 
 from act_policy import ACTPolicy, Observation
 from act_policy.evaluation.sections.attention import read_attention, recorded_weights
+from act_policy.evaluation.sections.attention_section import commit_actions, show_attention
 from act_policy.evaluation.sections.heat_map import enlarged, overlay
 from act_policy.types import Camera, Schema
 from tests.policy_for_tests import LONGEST_PATH, smallest_policy
@@ -59,6 +62,25 @@ def test_weights_are_those_of_the_last_block_and_sum_to_one(policy: ACTPolicy) -
     np.testing.assert_allclose(
         alone.maps["small"], readings[1].maps["small"], rtol=0, atol=network_rounding(LONGEST_PATH)
     )
+
+
+@pytest.mark.parametrize("prefix_as", ["tokens", "both"])
+def test_committed_actions_have_their_share(prefix_as: str, tmp_path: Path) -> None:
+    positions = replace(SCHEMA, action_names=("x",))
+    knowing = smallest_policy(positions, chunk_length=5, prefix_length=2, prefix_as=prefix_as)
+    actions = np.arange(8, dtype=np.float32)[:, None]
+    seen = [commit_actions(one, actions, knowing) for one in observations(2)]
+    assert seen[0].prefix is not None
+    np.testing.assert_array_equal(seen[0].prefix, actions[:2])
+    for reading in read_attention(knowing, seen):
+        assert list(reading.shares())[:3] == ["latent", "state", "committed actions"]
+        assert (reading.vectors["committed actions"] > 0).all()
+        total = sum(share for share in reading.shares().values())
+        np.testing.assert_allclose(total, np.ones_like(total), rtol=0, atol=rounding(200))
+    shown = show_attention(tmp_path, {"now": seen[0]}, knowing)
+    assert shown is not None
+    assert shown.committed == 2
+    assert [row[1] for row in shown.table.rows] == ["3", "5"]
 
 
 def test_a_place_in_the_map_is_the_place_in_the_image(policy: ACTPolicy) -> None:
