@@ -1,13 +1,12 @@
 """A policy that breaks, stops answering, is late or dies in mid-run."""
 
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.control.campaign.drive import LIMITS, Life, Person, drive
-from tests.control.campaign.fake_policy import RATE, SO101, SO101_NAMES, write_sine_policy
+from tests.control.campaign.fake_policy import SO101, SO101_NAMES, write_sine_policy
 
 JOINT = "shoulder_lift.pos"
 EVERY = "".join(LIMITS.format(name=name) for name in SO101_NAMES)
@@ -111,15 +110,11 @@ def test_after_a_short_rest_it_goes_on_without_a_jump_and_many_add_up(tmp_path: 
     begin = next(at for at, kind, _ in life.events if kind == "running")
     end = next(at for at, kind, _ in life.events if kind == "starved")
     runs = (life.times() > begin) & (life.times() < end)
-    moved, took = np.diff(life.values(JOINT)[runs]), np.diff(life.times()[runs])
-    rests = [
-        list(ticks) for still, ticks in groupby(range(len(moved)), lambda i: moved[i] == 0) if still
-    ]
-    rests = [ticks for ticks in rests if len(ticks) > 3]
-    assert len(rests) == 3
-    assert np.abs([moved[ticks[-1] + 1] for ticks in rests[:2]]).max() < 3
-    # by the policy at most 63 a second; two of its chunks are 40 apart at most, over 16 steps
-    assert (np.abs(moved) <= (63 + 40 / 16 * RATE) * np.maximum(took, 1 / RATE) + 0.5).all()
+    moved = np.diff(life.values(JOINT)[runs])
+    assert life.kinds().count("no action") == 3
+    assert life.kinds().count("starved") == 1
+    # 2 a tick by the policy, more where a busy machine is late; its bare chunks would jump by 20
+    assert np.abs(moved).max() < 12
     assert np.ptp(life.values(JOINT)[runs]) > 35
     check_rests(life, "starved")
 
