@@ -59,6 +59,7 @@ def test_one_bar_over_the_whole_run_on_a_terminal(
     assert "10/10" in shown
     assert "train=" in shown
     assert "held-out=" in shown
+    assert "left=0 s" in shown
     assert "step 10/10" not in shown
 
 

@@ -11,6 +11,7 @@ NO_BETTER = 0.9
 OVERFITTED = 2.0
 """Times the error in training. On dial-turn 0.20 and 0.08 with 50 demonstrations meant 55 of 100,
 0.12 and 0.09 with 200 meant 89 (docs/recipe.md)."""
+NAMES = {HOLD_STILL: "holding still", NEAREST: "the nearest demonstration"}
 
 
 class Course(NamedTuple):
@@ -43,9 +44,10 @@ class Course(NamedTuple):
 
 def tell_error(result: OpenLoop) -> str:
     """Say in a line how far the policy is from what was demonstrated, beside the baselines."""
-    names = {HOLD_STILL: "holding still", NEAREST: "the nearest demonstration"}
     baselines = ", ".join(
-        f"{names[who]} {result.normalised(who):.2f}" for who in result.errors if who in names
+        f"{name} {result.normalised(who):.2f}"
+        for who, name in NAMES.items()
+        if who in result.errors
     )
     return (
         f"how good: off by {result.normalised(POLICY):.2f} standard deviations on average "
@@ -56,9 +58,12 @@ def tell_error(result: OpenLoop) -> str:
 def advise(result: OpenLoop, course: Course, run: str) -> str:
     """Say in a line what to try next; run is how the run is named in a command."""
     own = result.normalised(POLICY)
-    others = {who: result.normalised(who) for who in result.errors if who != POLICY}
-    better = [who.replace("_", " ") for who, error in others.items() if own > NO_BETTER * error]
-    longer = f"resume={run} budget={max(round(2 * course.minutes), 1)}m"
+    better = [
+        name
+        for who, name in NAMES.items()
+        if who in result.errors and own > NO_BETTER * result.normalised(who)
+    ]
+    longer = f"act-policy train resume={run} budget={max(round(2 * course.minutes), 1)}m"
     if better:
         return (
             f"next: it is no better than {' and '.join(better)}: look at the demonstrations "

@@ -38,7 +38,7 @@ class PlannedTime(lightning.Callback):
         self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Compare, when the time has come; the first step is not counted."""
-        if self._is_done or not trainer.is_global_zero:
+        if self._is_done or trainer.should_stop or not trainer.is_global_zero:
             return
         now, step = self._clock(), trainer.global_step
         if self._begin is None:

@@ -11,6 +11,9 @@ from tqdm import tqdm
 from act_policy.training.metrics_file import MetricsFile
 from act_policy.training.plan.plan import show_seconds
 
+BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {rate_fmt}{postfix}]"
+"""tqdm's own, without the time that it expects to be left: a limit in minutes may come first."""
+
 
 class Progress(lightning.Callback):
     """Logs every few steps and after each held-out loss; shows one bar for the whole run.
@@ -42,6 +45,7 @@ class Progress(lightning.Callback):
                 unit="step",
                 file=self.stream,
                 dynamic_ncols=True,
+                bar_format=BAR,
             )
 
     def on_train_batch_end(
@@ -102,7 +106,8 @@ class Progress(lightning.Callback):
     def _show(self, trainer: lightning.Trainer, module: Any, values: dict[str, str]) -> None:
         self._shown |= values
         if self._bar is not None:
-            self._bar.set_postfix(self._shown)
+            left = show_seconds(self._seconds_left(trainer, module))
+            self._bar.set_postfix({**self._shown, "left": left})
         elif trainer.is_global_zero and time.monotonic() - self._last_line >= self.line_seconds:
             self._last_line = time.monotonic()
             losses = "  ".join(f"{name} {value}" for name, value in self._shown.items())

@@ -222,7 +222,14 @@ def choose_checks(
         "validate_every": every,
         "log_every": min(50, every, max(steps // 20, 1)),
     }
-    return Choice(name, every, f"every {every:,} steps", reason, change, settings)
+    return Choice(
+        name,
+        every,
+        "every step" if every == 1 else f"every {every:,} steps",
+        reason,
+        change,
+        settings,
+    )
 
 
 def choose_device(machine: MachineFacts, by_hand: ByHand) -> Choice:
