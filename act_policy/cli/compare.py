@@ -31,7 +31,8 @@ def main(config: Any) -> None:
     from act_policy.sim.rendering import choose_gl_backend
 
     settings = make_settings(ComparisonConfig, config)
-    contestants = read_contestants(plain(config.policies), plain(config.source))
+    given = plain(config)
+    contestants = read_contestants(given["policies"], given["source"])
     choose_gl_backend()  # once, here: the worker processes inherit it
     out = Path(config.out)
     report = compare(

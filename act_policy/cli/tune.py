@@ -31,13 +31,10 @@ def main(config: Any) -> None:
     from act_policy.sim.rendering import choose_gl_backend
 
     settings = make_settings(TuningConfig, config)
-    candidates = {
-        "execute_steps": plain(config.execute_steps),
-        "ensemble_coefficients": plain(config.ensemble_coefficients) or [],
-    }
-    for name, values in candidates.items():
-        if not isinstance(values, list | None):
-            raise UserError(f"{name}={values}: expected a list of candidates, [{values}]")
+    given = plain(config)
+    for name in ("execute_steps", "ensemble_coefficients"):
+        if not isinstance(given[name], list | None):
+            raise UserError(f"{name}={given[name]}: expected a list of candidates, [{given[name]}]")
     contestant = Contestant("", Path(config.checkpoint), source=Source.from_config(config.source))
     run = find_run(contestant.checkpoint)
     if (out := config.out or (run and run / "tuning")) is None:
@@ -49,8 +46,8 @@ def main(config: Any) -> None:
         contestant,
         Path(out),
         settings,
-        candidates["execute_steps"],
-        candidates["ensemble_coefficients"],
+        given["execute_steps"],
+        given["ensemble_coefficients"] or [],
         find_all_demonstrations([contestant], config.demonstrations),
         workers=None if config.workers == "auto" else config.workers,
         films=config.films,
