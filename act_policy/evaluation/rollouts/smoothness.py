@@ -6,6 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+STILL = 1e-5
+"""An action whose demonstrated range is smaller, in its unit, changes by rounding only."""
+
 
 class Smoothness(NamedTuple):
     """Smoothness of some episodes.
@@ -22,9 +25,10 @@ class Smoothness(NamedTuple):
 class DemonstratedMotion(NamedTuple):
     """How the demonstrations move.
 
-    jerk: mean absolute third difference, float64 (a,); NaN for an action that is always smooth.
+    jerk: mean absolute third difference, float64 (a,); NaN for an action that is always smooth or
+        stands still.
     largest_step: 99th percentile of the absolute changes from step to step, float64 (a,), among
-        the steps that change the action; infinite for one that never changes.
+        the steps that change the action; infinite for one that stands still.
     """
 
     jerk: np.ndarray
@@ -34,12 +38,13 @@ class DemonstratedMotion(NamedTuple):
     def measure(cls, demonstrations: Sequence[Float[np.ndarray, "_ a"]]) -> "DemonstratedMotion":
         """Measure the demonstrations' actions."""
         jerk = _mean_jerk(demonstrations)
+        moves = np.ptp(np.concatenate(demonstrations), axis=0) > STILL
         steps = np.concatenate([np.abs(np.diff(one, axis=0)) for one in demonstrations])
         largest = [
-            np.percentile(moving, 99) if len(moving := column[column > 0]) else np.inf
-            for column in steps.T
+            np.percentile(column[column > 0], 99) if moving else np.inf
+            for column, moving in zip(steps.T, moves, strict=True)
         ]
-        return cls(np.where(jerk > 0, jerk, np.nan), np.array(largest, np.float64))
+        return cls(np.where(moves & (jerk > 0), jerk, np.nan), np.array(largest, np.float64))
 
     def compare(
         self, episodes: Sequence[Float[np.ndarray, "_ a"]], execute_steps: int

@@ -47,6 +47,18 @@ def test_jerk_is_a_multiple_whatever_the_units(motion: DemonstratedMotion) -> No
     assert scaled.compare([rough * scale], execute_steps=300).jerk == pytest.approx(jerk, rel=1e-3)
 
 
+def test_a_joint_that_moves_by_rounding_stands_still() -> None:
+    """As those of scripted demonstrations do, which inverse kinematics leaves near zero."""
+    rounding = np.random.default_rng(0).normal(0, 1e-8, 300).astype(np.float32)
+    demonstration, acted = sway(), sway()
+    demonstration[:, 2] = rounding
+    acted[:, 2] = 1e-3 * np.arange(300) ** 2  # which the network does not know to be still
+    smoothness = DemonstratedMotion.measure([demonstration]).compare([acted], execute_steps=10)
+    assert smoothness.jerk == pytest.approx(1.0)
+    assert smoothness.jumps is not None
+    assert smoothness.jumps <= 0.04
+
+
 def test_no_chunk_follows_another(motion: DemonstratedMotion) -> None:
     assert motion.compare([sway(20)], execute_steps=32).jumps is None
 
