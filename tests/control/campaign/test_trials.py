@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -68,27 +69,51 @@ def test_trials_of_another_length_are_refused_before_anything_moves(tmp_path: Pa
     assert life.sent == []
 
 
-def judge_by_the_log(words: list[str], log: Path) -> tuple[int, str]:
-    """Run trials with an operator who presses enter, looks at the arm, and judges by its reach."""
-    process = subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        cwd=ROOT, env={**os.environ, "ROBOT_LOG": str(log), "PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    output, seen = [], 0
-    for line in process.stdout:
-        output.append(line)
-        calls = [json.loads(call) for call in log.read_text().splitlines()] if log.exists() else []
-        if "press enter" in line:
-            seen = len(calls)
-            process.stdin.write("\n")
-        elif ": judge: " in line:
-            sent = [call["action"]["elbow_flex.pos"] for call in calls[seen:] if "action" in call]
-            process.stdin.write("y" if max(map(abs, sent)) > 5 else "n")
-        process.stdin.flush()
-    process.stdin.close()
-    return process.wait(timeout=60), "".join(output)
+class Operator:
+    """Whoever sits before the arm: presses enter, looks at the page, and judges by the elbow.
+
+    instead: what is done instead of a judgement, by the number of times one was asked for.
+    """
+
+    def __init__(self, words: list[str], instead: dict[int, str]):
+        self.words, self.instead, self.asked = words, instead, 0
+
+    def run(self) -> tuple[int, str]:
+        """Run the command to its end; return its exit code and what it printed."""
+        process = subprocess.Popen(
+            self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        output, address = [], ""
+        for line in process.stdout:
+            output.append(line)
+            if line.startswith("page: "):
+                address = line.split()[1]
+            elif "press enter" in line:
+                process.stdin.write("\n")
+            elif ": judge: " in line:
+                self.asked += 1
+                key = self.instead.get(self.asked) or ("y" if self.sees_reach(address) else "n")
+                if key == "Ctrl-C":
+                    process.send_signal(signal.SIGINT)
+                else:
+                    process.stdin.write(key)
+            process.stdin.flush()
+        process.stdin.close()
+        return process.wait(timeout=60), "".join(output)
+
+    def sees_reach(self, address: str) -> bool:
+        with urlopen(address, timeout=60) as answer:
+            page = answer.read().decode()
+        assert not {"timid", "brave"} & words_of(page)
+        [elbow] = re.findall(r"<td>elbow_flex.pos</td>\s*<td class=.number.*?>(.*?)</td>", page)
+        return abs(float(elbow)) > 5
+
+
+def words_of(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", text))
 
 
 @pytest.mark.slow
@@ -97,17 +122,28 @@ def test_two_policies_are_compared_blindly_until_it_is_decided(tmp_path: Path) -
         write_sine_policy(tmp_path / name, SO101, amplitude)
         for name, amplitude in (("timid.onnx", 1.0), ("brave.onnx", 20.0))
     ]
-    config = CONFIG.replace("[safety]\n", "[safety]\nslowest_rate = 0\n")
-    (tmp_path / "robot.toml").write_text(config)
+    (tmp_path / "robot.toml").write_text(
+        CONFIG.replace("[safety]\n", "[safety]\nslowest_rate = 0\n")
+    )
     words = [sys.executable, "-m", "act_policy.control", "trials"]
     words += [word for policy in policies for word in ("--policy", str(policy))]
-    words += ["--robot", "tests.control.campaign.fake_robots:make"]
-    words += ["--config", str(tmp_path / "robot.toml"), "--out", str(tmp_path / "out")]
+    words += ["--robot", "simulated", "--config", str(tmp_path / "robot.toml"), "--page", "0"]
     words += ["--episodes", "12", "--seconds", "0.5", "--confidence", "0.5"]
-    code, output = judge_by_the_log(words, tmp_path / "robot.jsonl")
-    assert code == 0, output
-    before, _, after = output.partition("ended by ")
-    assert not {"timid", "brave"} & set(re.findall(r"\w+", before.replace(str(tmp_path), "")))
+    words += ["--out", str(tmp_path / "out")]
+    operator = Operator(words, {2: "r", 5: "b", 7: "Ctrl-C"})
+    code, first = operator.run()
+    assert code == 0, first
+    assert "the same command goes on" in first
+    begun = json.loads((tmp_path / "out" / "trials.json").read_text())
+    assert begun["discarded"] == 3
+    assert [one["state"] for one in begun["episodes"]] == [1, 1, 2]  # in the middle of a pair
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert not {"timid", "brave"} & words_of(page.partition("Made with")[0])
+
+    code, second = operator.run()
+    assert code == 0, second
+    before, _, after = second.partition("ended by ")
+    assert not {"timid", "brave"} & words_of((first + before).replace(str(tmp_path), ""))
     assert "brave is better than timid" in after
     results = json.loads((tmp_path / "out" / "trials.json").read_text())
     assert results["decided"]
@@ -117,7 +153,7 @@ def test_two_policies_are_compared_blindly_until_it_is_decided(tmp_path: Path) -
     assert len(states) < 24
     assert "brave is better than timid" in (tmp_path / "out" / "report.html").read_text()
 
-    code, again = judge_by_the_log(words, tmp_path / "robot.jsonl")  # nothing is left to do
+    code, again = operator.run()  # nothing is left to do
     assert code == 0
     assert "brave is better than timid" in again
     assert "press enter" not in again
