@@ -43,6 +43,11 @@ def test_identical_policies_are_never_called_different(
     assert verdict in (Verdict.UNDECIDED, Verdict.NO_DIFFERENCE)
 
 
+def test_policies_that_always_end_alike_need_99_states() -> None:
+    """As docs/evaluation.md says."""
+    assert judge(np.ones(150, bool), np.ones(150, bool)).pairs == 99
+
+
 def test_a_small_difference_is_none_beyond_the_margin() -> None:
     a = draw(0.9, 400)
     b = a.copy()
