@@ -22,6 +22,13 @@ def check_whole_number(name: str, value: object, smallest: int) -> int:
     return value
 
 
+def check_number(name: str, value: object, smallest: int, largest: int) -> None:
+    """Raise UserError unless `value` is a number between these two, or one of them."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and smallest <= value <= largest):  # type: ignore[operator]
+        raise UserError(f"{name}={value}: expected a number from {smallest} to {largest}")
+
+
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raise UserError unless `value` is one of the choices, which are two or more."""
     if value not in choices:

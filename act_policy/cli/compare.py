@@ -26,6 +26,7 @@ def main(config: Any) -> None:
     from rich.table import Table
 
     from act_policy.evaluation.compare import RESULT_FILE, ComparisonConfig, compare
+    from act_policy.evaluation.results import list_reruns
     from act_policy.evaluation.sections.comparison_report import tabulate_policies
     from act_policy.report.verdicts import say_verdict
     from act_policy.sim.rendering import choose_gl_backend
@@ -50,6 +51,8 @@ def main(config: Any) -> None:
     Console().print(table)
     for verdict in report["verdicts"]:
         print(say_verdict(verdict, settings.margin))
+    for rerun in list_reruns({one["name"]: one for one in report["policies"]}):
+        print(rerun)
     print(f"written: {out / RESULT_FILE} and report.html beside it")
     if not report["decided"]:
         sys.exit(UNDECIDED)

@@ -2,11 +2,14 @@
 
     act-policy evaluate checkpoint=runs/button episodes=100 seed=1000
     act-policy evaluate checkpoint=runs/mine data.path=FOLDER mode=replay
+    act-policy evaluate checkpoint=runs/button suite=robustness
 
 Writes report.html (open it in a browser), evaluation.json (success rate, 95% interval, every
 episode, baselines) and videos/ to the run, or to out=FOLDER. mode=replay needs no simulator: it
 compares what the policy predicts with what was demonstrated, beside holding still and the nearest
-demonstration, and writes to the run's replay/.
+demonstration, and writes to the run's replay/. suite=NAME tries the policy in every row of a suite
+(configs/suite) from the same initial states, and writes suite.json and report.html to the run's
+suites/NAME/; the same command continues an interrupted suite.
 """
 
 from dataclasses import asdict, replace
@@ -14,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from act_policy.cli.entry import CONFIGS, load_yaml, make_settings, run_config
+from act_policy.cli.entry import CONFIGS, load_yaml, make_settings, plain, run_config
 from act_policy.errors import UserError, check_choice
 
 
@@ -29,18 +32,28 @@ def main(config: Any) -> None:
     checkpoint = Path(config.checkpoint)
     run = find_run(checkpoint)
     check_choice("mode", config.mode, ("rollout", "replay"))
-    own = None if run is None else run / "replay" if config.mode == "replay" else run
+    suite = config.suite if "suite" in config else None
+    if suite is not None and config.mode != "rollout":
+        raise UserError(f"suite={suite.name} is rolled out; leave mode={config.mode} out")
+    folder = f"suites/{suite.name}" if suite is not None else "."
+    own = None if run is None else run / ("replay" if config.mode == "replay" else folder)
     if (out := config.out or own) is None:
         raise UserError(
             f"out: checkpoint={checkpoint} belongs to no run; say where with out=FOLDER"
         )
     refuse_settings_of_other_mode(config, [*asdict(settings), "baselines", "videos", "workers"])
+    if suite is not None:
+        refuse_settings_without_use(
+            config, ["baselines", "videos"], "a suite has neither baselines nor videos"
+        )
     load = partial(open_policy, source=Source.from_config(config.source))
     if config.mode == "replay":
-        evaluate_replay(config, checkpoint, run, Path(out), load)
+        written = evaluate_replay(config, checkpoint, run, Path(out), load)
+    elif suite is not None:
+        written = evaluate_suite(config, settings, checkpoint, run, Path(out), load)
     else:
-        evaluate_rollouts(config, settings, checkpoint, run, Path(out), load)
-    print(f"written: {Path(out) / 'evaluation.json'} and report.html beside it")
+        written = evaluate_rollouts(config, settings, checkpoint, run, Path(out), load)
+    print(f"written: {Path(out) / written} and report.html beside it")
 
 
 def refuse_settings_of_other_mode(config: Any, rollout_alone: list[str]) -> None:
@@ -58,10 +71,17 @@ def refuse_settings_of_other_mode(config: Any, rollout_alone: list[str]) -> None
         raise UserError(f"{', '.join(vain)}: {says}")
 
 
+def refuse_settings_without_use(config: Any, names: list[str], says: str) -> None:
+    """Raise UserError for settings without effect that are not at their defaults."""
+    defaults = load_yaml(CONFIGS / "evaluate.yaml")
+    if vain := [name for name in names if config[name] != defaults[name]]:
+        raise UserError(f"{', '.join(vain)}: {says}")
+
+
 def evaluate_rollouts(
     config: Any, settings: Any, checkpoint: Path, run: Path | None, out: Path, load: Any
-) -> None:
-    """Evaluate in simulation and print the table."""
+) -> str:
+    """Evaluate in simulation and print the table; return the name of the file with the results."""
     from rich.console import Console
 
     from act_policy.evaluation.evaluate import evaluate
@@ -70,7 +90,6 @@ def evaluate_rollouts(
     from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
     from act_policy.evaluation.rollouts.seams import Motion, describe_motion
     from act_policy.evaluation.sections.rollout_report import Background
-    from act_policy.execution import Execution
     from act_policy.sim.rendering import choose_gl_backend
 
     choose_gl_backend()  # once, here: the worker processes inherit it
@@ -97,16 +116,71 @@ def evaluate_rollouts(
     if used["delay"]:
         title += f", answers late by {used['delay']} steps"
     Console().print(build_success_table(title, {"policy": report, **report["baselines"]}))
-    execution = Execution.from_dict(report["execution"])
-    print(f"executed: {execution}" + f" ({execution.reason})" * bool(execution.reason))
+    print_execution(report)
     if motion := describe_motion(Motion(**report["motion"]), report["rate"]):
         print(motion)
     for warning in list_warnings(report):
         print(warning)
+    return "evaluation.json"
 
 
-def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path, load: Any) -> None:
-    """Evaluate open loop on demonstrations and print the table."""
+def print_execution(report: dict[str, Any]) -> None:
+    """Print how the chunks were executed, and why if the policy says so."""
+    from act_policy.execution import Execution
+
+    execution = Execution.from_dict(report["execution"])
+    print(f"executed: {execution}" + f" ({execution.reason})" * bool(execution.reason))
+
+
+def evaluate_suite(
+    config: Any, settings: Any, checkpoint: Path, run: Path | None, out: Path, load: Any
+) -> str:
+    """Try the policy in every row of a suite and print the table; return the results' file."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from act_policy.evaluation.results import SUCCESS_COLUMNS, list_reruns
+    from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
+    from act_policy.evaluation.rollouts.suite_rows import Suite
+    from act_policy.evaluation.sections.suite_report import (
+        DIFFERENCE,
+        make_cells,
+        tabulate_means,
+    )
+    from act_policy.evaluation.suite import RESULT_FILE, run_suite
+    from act_policy.sim.rendering import choose_gl_backend
+
+    suite = Suite.from_config(plain(config.suite))
+    choose_gl_backend()  # once, here: the worker processes inherit it
+    report = run_suite(
+        checkpoint,
+        out,
+        suite,
+        settings,
+        find_demonstrations(run_config(run), config.demonstrations),
+        workers=None if config.workers == "auto" else config.workers,
+        load=load,
+    )
+    columns = [*SUCCESS_COLUMNS, DIFFERENCE, ""]
+    shown = [0, 1, 2] if suite.control is None else [0, 4, 5]  # as wide as a terminal
+    table = Table("", *[columns[i] for i in shown], title=report["environment"])
+    for row in report["rows"]:
+        cells = make_cells(row)
+        table.add_row(row["name"], *[cells[i] for i in shown])
+    means = tabulate_means(report)
+    averages = Table(*means.head)
+    for cells in means.rows:
+        averages.add_row(*cells)
+    Console().print(table)
+    Console().print(averages)
+    print_execution(report)
+    for rerun in list_reruns({row["name"]: row for row in report["rows"]}):
+        print(rerun)
+    return RESULT_FILE
+
+
+def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path, load: Any) -> str:
+    """Evaluate open loop on demonstrations and print the table; return the results' file."""
     from rich.console import Console
 
     from act_policy.data.inspection.tables import unused_lines
@@ -147,3 +221,4 @@ def evaluate_replay(config: Any, checkpoint: Path, run: Path | None, out: Path, 
         load=load,
     )
     Console().print(build_error_table(report))
+    return "evaluation.json"

@@ -1,6 +1,5 @@
 """One comparison from end to end: policies from the same initial states until it is decided."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -12,7 +11,12 @@ from tqdm import tqdm
 from act_policy.checkpoints.locate import identity
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError, check_choice, check_whole_number
-from act_policy.evaluation.results import check_writable, summarise, write_json
+from act_policy.evaluation.results import (
+    check_writable,
+    continue_same,
+    summarise,
+    write_json,
+)
 from act_policy.evaluation.rollouts.contest import (
     Contestant,
     open_contestant,
@@ -119,7 +123,8 @@ def compare(
     Raises:
         UserError: the policies, their environments and the settings do not fit each other, or
             another comparison is in `out`.
-        WorkerError: a process failed, died or hung; what was finished is kept.
+        WorkerError: a process failed, died or hung twice at the same episode; what was finished is
+            kept.
     """
     workers = usable_cores() if workers is None else check_whole_number("workers", workers, 1)
     check_whole_number("films", films, 0)
@@ -154,7 +159,7 @@ def hold(
     )
     check_writable(out)
     setup = _set_up(contestants, compared, config)
-    _continue_same(out / SETUP_FILE, setup)
+    continue_same(out / SETUP_FILE, setup, "comparison")
 
     schedule = make_schedule(len(contestants), config.episodes, config.margin, config.confidence)
     earlier = read_episodes(out / EPISODES, len(contestants), config.seed)
@@ -264,19 +269,6 @@ def _set_up(
         for contestant, one in zip(contestants, compared, strict=True)
     ]
     return {"policies": policies, **settings}
-
-
-def _continue_same(path: Path, setup: dict[str, Any]) -> None:
-    """Write the setup beside a new comparison's episodes; refuse to continue another one."""
-    if not path.is_file():
-        write_json(path, setup)
-        return
-    before = json.loads(path.read_text())
-    if differ := [name for name in setup if before.get(name) != setup[name]]:
-        raise UserError(
-            f"out={path.parent} holds a comparison with other {', '.join(differ)}; a verdict "
-            "counts only if these were fixed before. Choose another out=, or remove that one"
-        )
 
 
 def _report(

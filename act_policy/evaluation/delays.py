@@ -25,9 +25,10 @@ from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError
 from act_policy.evaluation.evaluate import build_displaced
 from act_policy.evaluation.results import check_writable, summarise, write_json
-from act_policy.evaluation.rollouts.contest import read_episodes, write_episode
+from act_policy.evaluation.rollouts.contest import episode_path, read_episodes
 from act_policy.evaluation.rollouts.delays import Delay, make_executor
 from act_policy.evaluation.rollouts.demonstrations import find_demonstrations, refuse_demonstrated
+from act_policy.evaluation.rollouts.kept import write_episode
 from act_policy.evaluation.rollouts.run import (
     Environment,
     EpisodeResult,
@@ -113,7 +114,8 @@ def measure_cells(
 
     Raises:
         UserError: settings do not fit a policy, or a policy its environment.
-        WorkerError: a process failed, died or hung; what was finished is kept.
+        WorkerError: a process failed, died or hung twice at the same episode; what was finished is
+            kept.
     """
     folders = {cell: cell.folder(out) for cell in cells}
     first = seeds[0]
@@ -128,10 +130,16 @@ def measure_cells(
 
         def keep(job: tuple[Cell, int], result: EpisodeResult) -> None:
             cell, seed = job
-            write_episode(folders[cell], Turn(0, seed - first), result)
+            write_episode(episode_path(folders[cell], Turn(0, seed - first), seed), result)
             bar.update()
 
-        run_jobs(partial(_player, load, build), jobs, workers, on_result=keep)
+        run_jobs(
+            partial(_player, load, build),
+            jobs,
+            workers,
+            on_result=keep,
+            mark_rerun=EpisodeResult.mark_rerun,
+        )
     there = read()
     return {cell: [there[cell][seed] for seed in seeds] for cell in cells}
 

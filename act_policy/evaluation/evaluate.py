@@ -135,7 +135,7 @@ def evaluate(
 
     Raises:
         UserError: the policy, the environment, the seeds and the settings do not fit each other.
-        WorkerError: a process failed, died or hung.
+        WorkerError: a process failed, died or hung twice at the same episode.
     """
     workers = usable_cores() if workers is None else check_whole_number("workers", workers, 1)
     check_whole_number("videos", videos, 0)
@@ -212,10 +212,10 @@ def evaluate(
 
 
 def build_displaced(
-    build: Callable[..., Environment], displacement: Displacement, *arguments: Any
+    build: Callable[..., Environment], displacement: Displacement, *arguments: Any, **options: Any
 ) -> Environment:
     """Build an environment whose objects are moved in mid-episode."""
-    return DisplacedObjects(build(*arguments), displacement)
+    return DisplacedObjects(build(*arguments, **options), displacement)
 
 
 def choose_filmed(results: Sequence[EpisodeResult], count: int) -> list[EpisodeResult]:

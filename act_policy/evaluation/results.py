@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from act_policy.errors import writing
+from act_policy.errors import UserError, writing
 from act_policy.evaluation.rollouts.run import EpisodeResult
 from act_policy.intervals import wilson_interval
 from act_policy.report.pieces import format_count
@@ -26,6 +26,7 @@ def summarise(results: Sequence[EpisodeResult]) -> dict[str, Any]:
         "episodes": [
             {"seed": result.seed, "success": result.success, "steps": result.steps}
             | ({} if result.stage is None else {"stage": result.stage})
+            | ({} if result.rerun is None else {"rerun": result.rerun})
             for result in results
         ],
     }
@@ -44,19 +45,50 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
         file.write((json.dumps(values, indent=2) + "\n").encode())
 
 
+def continue_same(path: Path, setup: Mapping[str, Any], what: str) -> None:
+    """Write the setup of a new comparison or suite, or check that the one at `path` is the same.
+
+    Raises:
+        UserError: the episodes there belong to a `what` with another setup.
+    """
+    if not path.is_file():
+        write_json(path, setup)
+        return
+    before = json.loads(path.read_text())
+    plain = json.loads(json.dumps(setup))
+    if differ := [name for name in plain if before.get(name) != plain[name]]:
+        raise UserError(
+            f"out={path.parent} holds a {what} with other {', '.join(differ)}; its result counts "
+            "only if these were fixed before. Choose another out=, or remove that one"
+        )
+
+
+def list_reruns(summaries: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Describe each episode that was run again because its first process failed, died or hung."""
+    return [
+        f"{name}, seed {episode['seed']}: this episode was run a second time, "
+        f"because the first process {episode['rerun']}"
+        for name, summary in summaries.items()
+        for episode in summary["episodes"]
+        if "rerun" in episode
+    ]
+
+
 def list_warnings(report: Mapping[str, Any]) -> list[str]:
-    """Name each baseline that the policy is not clearly better than: their intervals overlap."""
+    """Name each baseline that the policy is not clearly better than, and repeated episodes."""
     meaning = {
         "black_image": "it may not use its cameras",
         "replayed_demonstration": "the task may not vary enough to need a policy",
     }
     low = report["interval"][0]
-    return [
+    overlapping = [
         f"warning: the policy is not clearly better than the {name.replace('_', ' ')} (the "
         f"intervals overlap): {meaning[name]}, or more episodes= would tell them apart"
         for name, baseline in report["baselines"].items()
         if baseline["interval"][1] >= low
     ]
+    baselines = {name.replace("_", " "): one for name, one in report["baselines"].items()}
+    return [*overlapping, *list_reruns({"policy": report, **baselines})]
 
 
 SUCCESS_COLUMNS = ("successes", "success rate", "95% interval", "steps to success (median)")

@@ -95,23 +95,35 @@ def plot_lines(
         return Chart(_inline(figure, title or y_label), width, tuple(curves))
 
 
-def plot_intervals(intervals: Mapping[str, tuple[float, float, float]]) -> Markup:
-    """Draw rates (low, rate, high) from 0 to 100%: a dot at each, a line over its interval."""
+def plot_intervals(
+    intervals: Mapping[str, tuple[float, float, float]], lowest: float = 0.0
+) -> Markup:
+    """Draw rates (low, rate, high) up to 100%: a dot at each, a line over its interval.
+
+    lowest: start of the axis, 0 for rates, of which the first is coloured, and -1 for differences
+        of rates, of which those that are certainly below or above 0 are coloured.
+    """
     left, width, line = 190, 620, 26
     height = 28 + line * len(intervals)
     with _figure((width, height), (left, 20, 4, 20)) as (figure, axes):
         axes.grid(visible=False, axis="y")
         axes.set_facecolor("none")
         for index, (low, rate, high) in enumerate(intervals.values()):
-            colour = _PLACEHOLDERS["c6" if index else "c0"]
+            if lowest == 0:
+                colour = _PLACEHOLDERS["c6" if index else "c0"]
+            else:
+                colour = _PLACEHOLDERS["c5" if high <= 0 else "c2" if low >= 0 else "c6"]
             axes.plot([low, high], [index, index], color=colour, linewidth=3)
             axes.plot([rate, rate], [index, index], color=colour, linewidth=10)
-        axes.set_xlim(0, 1)
+        if lowest < 0:
+            axes.axvline(0, color=_PLACEHOLDERS["faint"], linewidth=1, zorder=0)
+        axes.set_xlim(lowest, 1)
         axes.xaxis.set_major_formatter(PercentFormatter(1.0))
         names = list(intervals)
         axes.set_yticks(range(len(names)), names, color=_PLACEHOLDERS["text"])
         axes.set_ylim(len(names) - 0.5, -0.5)
-        return _inline(figure, "success rates with 95% intervals")
+        label = "success rates" if lowest == 0 else "differences"
+        return _inline(figure, f"{label} with 95% intervals")
 
 
 @contextmanager

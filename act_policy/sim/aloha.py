@@ -19,6 +19,7 @@ from act_policy.errors import UserError
 from act_policy.sim import aloha_environment_id
 from act_policy.sim.aloha_expert import plan_episode, varied
 from act_policy.sim.aloha_tasks import SUCCESS, TABLE, TASKS, Touching, displace
+from act_policy.sim.appearance import Parts
 from act_policy.sim.environment import Expert, SimulatedTask, Variation
 from act_policy.sim.images import image_sizes
 from act_policy.sim.rendering import import_mujoco
@@ -52,6 +53,7 @@ class AlohaEnv(SimulatedTask):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012
     disturbed = [i for i in range(14) if i not in GRIPPERS]  # noqa: RUF012
+    parts = Parts(("vx300s_left", "vx300s_right"), "table")
     disturbance_memory = 0.95  # a motor does not follow noise that changes at every step
 
     def __init__(
@@ -101,6 +103,7 @@ class AlohaEnv(SimulatedTask):
         mujoco.mj_forward(self.model, data)
         mujoco.mj_forward(self.model, data)
         self.model.opt.disableflags &= ~motors
+        self._dress(options, seed)
         return self._observe(self.agent_pos), {"success": False, "stage": 0}
 
     def step(

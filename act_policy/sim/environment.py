@@ -2,7 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
@@ -12,8 +12,9 @@ from gymnasium.spaces import Dict as DictSpace
 from jaxtyping import Float32
 
 from act_policy.errors import UserError
+from act_policy.sim.appearance import AS_IT_IS, Dressing, Parts
 from act_policy.sim.images import LazyImages
-from act_policy.sim.rendering import Pose, SceneRenderer
+from act_policy.sim.rendering import Pose, SceneRenderer, import_mujoco
 from act_policy.types import Schema
 
 Expert = Callable[[], np.ndarray]
@@ -42,6 +43,8 @@ class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
     Observation: {"pixels": camera -> uint8 (h, w, 3), "agent_pos": float32 (s,)}. An image is drawn
     when it is read.
 
+    `reset(seed=..., options={"appearance": Appearance(...)})` changes how the episode looks.
+
     A subclass makes model and data, passes them to __init__, and then steps the data.
     """
 
@@ -52,6 +55,9 @@ class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
 
     disturbance_memory: ClassVar[float] = 0.0
     """How much of one step's disturbance is left at the next, 0 to below 1."""
+
+    parts: ClassVar[Parts]
+    """Which of the model's bodies are robot and table."""
 
     def __init__(
         self,
@@ -79,6 +85,7 @@ class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
         )
         self._data = data
         self._renderer = SceneRenderer(copy.copy(model), sizes, quality)
+        self._dressing: Dressing | None = None
 
     @abstractmethod
     def make_expert(self, variation: Variation) -> Expert:
@@ -97,17 +104,35 @@ class SimulatedTask(gymnasium.Env[dict[str, Any], np.ndarray]):
         """Draw the first camera's image of the current state."""
         if self.render_mode != "rgb_array":
             return None
-        return self._renderer.render(next(iter(self._renderer.cameras)), Pose.of(self._data))
+        camera = next(iter(self._renderer.cameras))
+        return self._renderer.render(camera, Pose.of(self._data), self._dressing)
 
     def close(self) -> None:
         """Free the drawing context."""
         self._renderer.close()
 
+    def _dress(self, options: Mapping[str, Any] | None, seed: int | None) -> None:
+        """Give the new episode the appearance in `reset(options={"appearance": ...})`.
+
+        The simulation is in its initial state already.
+        """
+        appearance = (options or {}).get("appearance", AS_IT_IS)
+        self._dressing = None
+        if appearance != AS_IT_IS:
+            self._dressing = Dressing(
+                appearance,
+                import_mujoco(),
+                self._renderer.model,
+                self._data,
+                self.parts,
+                seed,
+            )
+
     def _observe(self, state: Float32[np.ndarray, " s"]) -> dict[str, Any]:
         """Observe the current state; images are drawn when they are read."""
-        pose = Pose.of(self._data)
+        pose, dressing = Pose.of(self._data), self._dressing
         images = LazyImages(
-            self._renderer.cameras, lambda camera: self._renderer.render(camera, pose)
+            self._renderer.cameras, lambda camera: self._renderer.render(camera, pose, dressing)
         )
         return {"pixels": images, "agent_pos": state}
 

@@ -11,6 +11,7 @@ from jaxtyping import Float, Float32
 
 from act_policy.errors import UserError
 from act_policy.sim import TASKS, environment_id
+from act_policy.sim.appearance import Parts
 from act_policy.sim.environment import Expert, SimulatedTask, Variation
 from act_policy.sim.images import image_sizes
 from act_policy.sim.rendering import import_mujoco
@@ -36,6 +37,7 @@ class MetaWorldEnv(SimulatedTask):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 80}  # noqa: RUF012
     disturbed = slice(3)
+    parts = Parts(("base", "mocap"), "tablelink", ("RetainingWall",))
 
     def __init__(
         self,
@@ -97,6 +99,7 @@ class MetaWorldEnv(SimulatedTask):
         mujoco.mj_camlight(inner.model, inner.data)
         inner._prev_obs = inner._get_curr_obs_combined_no_goal()
         self._full_observation = inner._get_obs()
+        self._dress(options, seed)
         return self._observe(self._agent_pos()), {"success": False}
 
     def step(

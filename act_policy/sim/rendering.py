@@ -7,12 +7,14 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
 
 from act_policy.errors import UserError, check_choice
+from act_policy.sim.appearance import Dressing
 
 Size = tuple[int, int]
 """Height and width in pixels."""
@@ -146,7 +148,14 @@ class SceneRenderer:
         self._gl: Any = None
         self._closed = False
 
-    def render(self, camera: str, pose: Pose) -> UInt8[np.ndarray, "h w 3"]:
+    @property
+    def model(self) -> Any:
+        """The model that is drawn, a copy: changing it does not change the physics."""
+        return self._model
+
+    def render(
+        self, camera: str, pose: Pose, dressing: Dressing | None = None
+    ) -> UInt8[np.ndarray, "h w 3"]:
         """Draw one camera's upright image of the pose: uint8 RGB (h, w, 3)."""
         if self._closed:
             raise RuntimeError(f"camera {camera} was read after its environment was closed")
@@ -158,22 +167,27 @@ class SceneRenderer:
             getattr(self._data, field)[:] = values
         height, width = self.cameras[camera]
         self._view.fixedcamid = self._camera_ids[camera]
-        mujoco.mjv_updateScene(
-            self._model,
-            self._data,
-            self._option,
-            None,
-            self._view,
-            mujoco.mjtCatBit.mjCAT_ALL,
-            self._scene,
-        )
+        with nullcontext() if dressing is None else dressing.dress(self._model):
+            if dressing is not None:
+                dressing.move_cameras(self._data)
+            mujoco.mjv_updateScene(
+                self._model,
+                self._data,
+                self._option,
+                None,
+                self._view,
+                mujoco.mjtCatBit.mjCAT_ALL,
+                self._scene,
+            )
+        if dressing is not None:
+            dressing.add_distractors(self._scene)
         area = mujoco.MjrRect(0, 0, width, height)
         mujoco.mjr_render(area, self._scene, self._context)
         image = np.empty((height, width, 3), np.uint8)
         mujoco.mjr_readPixels(image, None, area, self._context)
         self.frame_count += 1
         # OpenGL's first row is the lowest; a camera mounted upside down is turned by 180 degrees.
-        up = pose.cam_xmat[self._view.fixedcamid].reshape(3, 3)[2, 1]
+        up = self._data.cam_xmat[self._view.fixedcamid].reshape(3, 3)[2, 1]
         return np.ascontiguousarray(image[:, ::-1] if up < -1e-3 else image[::-1])
 
     def close(self) -> None:

@@ -3,12 +3,13 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
@@ -27,9 +28,19 @@ _ONE_THREAD = {
     "LP_NUM_THREADS": "0",  # Mesa's software renderer: no thread but the caller's
 }
 
+_START_SECONDS = 600.0
+"""Patience with a process that starts: its imports may take minutes on an overloaded machine."""
+
 
 class WorkerError(RuntimeError):
-    """A worker process failed, crashed or hung."""
+    """A worker process failed, died or hung.
+
+    how: one of these words and the cause, without the job.
+    """
+
+    def __init__(self, message: str, how: str) -> None:
+        super().__init__(message)
+        self.how = how
 
 
 def usable_cores() -> int:
@@ -43,6 +54,7 @@ def run_jobs(
     workers: int,
     stuck_seconds: float = 180.0,
     on_result: Callable[[JobT, ResultT], Iterable[JobT] | None] = lambda job, result: None,
+    mark_rerun: Callable[[ResultT, str], ResultT] = lambda result, why: result,
 ) -> list[ResultT]:
     """Do every job in one of `workers` fresh processes; return results in the jobs' order.
 
@@ -50,28 +62,50 @@ def run_jobs(
     results do not depend on the number of workers. on_result may return further jobs; they and
     their results are appended.
 
+    A process that fails, dies or hangs at a job is ended, and the job is done once more in a new
+    process. mark_rerun then notes in its result why; a job must be able to bear the repetition.
+
     Raises:
         UserError: raised by the handler, passed on unchanged.
-        WorkerError: a worker raised anything else, died, or gave no sign for `stuck_seconds`.
+        WorkerError: a worker raised anything else at the same job twice, died or gave no sign for
+            `stuck_seconds`, or could not start.
     """
     results: dict[int, ResultT] = {}
+    again: dict[int, str] = {}  # jobs that ended a process, and how
     jobs = list(jobs)
     waiting = deque(range(len(jobs)))
     live: list[_Worker[JobT]] = []
-    try:
+
+    def start() -> _Worker[JobT]:
         with _limit_threads(), _ignore_interrupts():
-            live.extend(_Worker(make_handler) for _ in range(min(workers, len(jobs))))
+            return _Worker(make_handler)
+
+    try:
+        live.extend(start() for _ in range(min(workers, len(jobs))))
         while len(results) < len(jobs):
             ready = wait([worker.connection for worker in live], timeout=0.5)
-            for worker in live:
-                if worker.connection not in ready:
-                    if not worker.is_idle:
-                        worker.check_alive(stuck_seconds)
+            for position, worker in enumerate(live):
+                try:
+                    if worker.connection not in ready:
+                        if not worker.is_idle:
+                            worker.check_alive(stuck_seconds)
+                        continue
+                    kind, value = worker.receive()
+                except WorkerError as error:
+                    if worker.index < 0 or worker.index in results or worker.index in again:
+                        raise
+                    again[worker.index] = error.how
+                    print(f"warning: {error}\nIt is done once more.", file=sys.stderr)
+                    worker.end()
+                    waiting.appendleft(worker.index)
+                    live[position] = start()
                     continue
-                kind, value = worker.receive()
                 if kind == "done":
-                    results[worker.index] = value
-                    for job in on_result(jobs[worker.index], value) or ():
+                    index = worker.index
+                    if index in again:
+                        value = mark_rerun(value, again[index])
+                    results[index] = value
+                    for job in on_result(jobs[index], value) or ():
                         waiting.append(len(jobs))
                         jobs.append(job)
                 worker.is_idle = worker.is_idle or kind != "alive"
@@ -102,29 +136,35 @@ class _Worker(Generic[JobT]):
     def give(self, index: int, job: JobT) -> None:
         self.index, self.doing, self.is_idle = index, f"at {job}", False
         self.heard_at = time.monotonic()
-        self.connection.send(job)
+        with suppress(BrokenPipeError, ConnectionResetError):  # `receive` finds that it has died
+            self.connection.send(job)
 
     def receive(self) -> tuple[str, Any]:
         try:
             kind, value = self.connection.recv()
         except (EOFError, ConnectionResetError):
             self.process.join(5)
+            cause = _cause(self.process.exitcode)
             raise WorkerError(
-                f"a worker process died {self.doing}: {_cause(self.process.exitcode)}"
+                f"a worker process died {self.doing}: {cause}", f"died: {cause}"
             ) from None
         if kind == "refused":
             raise UserError(value)
         if kind == "failed":
-            raise WorkerError(f"a worker process failed {self.doing}:\n{value}")
+            cause = value.strip().splitlines()[-1]
+            raise WorkerError(f"a worker process failed {self.doing}:\n{value}", f"failed: {cause}")
         self.heard_at = time.monotonic()
         return kind, value
 
     def check_alive(self, stuck_seconds: float) -> None:
-        if (silent := time.monotonic() - self.heard_at) > stuck_seconds:
+        limit = stuck_seconds if self.index >= 0 else max(stuck_seconds, _START_SECONDS)
+        if (silent := time.monotonic() - self.heard_at) > limit:
+            backend = os.environ.get("MUJOCO_GL", "unset")
             raise WorkerError(
                 f"a worker process (pid {self.process.pid}) hung {self.doing}: no sign of life for "
                 f"{silent:.0f} s, so it was ended. If it was rendering, another backend may work: "
-                f"set MUJOCO_GL to egl, osmesa or glfw (now {os.environ.get('MUJOCO_GL', 'unset')})"
+                f"set MUJOCO_GL to egl, osmesa or glfw (now {backend})",
+                f"hung: no sign of life for {limit:.0f} s",
             )
 
     def end(self) -> None:

@@ -123,6 +123,27 @@ def build(
     return ReachEnv(sizes or own, max_steps or STEP_LIMIT)
 
 
+class CrashingEnv(ReachEnv):
+    """Its process dies at seed 12, but only until the file `marker` is there."""
+
+    def __init__(self, marker: Path, sizes: dict[str, tuple[int, int]], step_limit: int):
+        super().__init__(sizes, step_limit)
+        self.marker = marker
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if seed == 12 and not self.marker.exists():
+            self.marker.touch()
+            os._exit(7)
+        return super().reset(seed=seed)
+
+
+def build_crashing(
+    marker: Path, schema: Schema, max_steps: int | None = None, **_: Any
+) -> ReachEnv:
+    sizes = {camera.name: (camera.height, camera.width) for camera in schema.cameras}
+    return CrashingEnv(marker, sizes, max_steps or STEP_LIMIT)
+
+
 class StagedEnv(ReachEnv):
     """Half way to the target is a stage of its own, which the hand may leave again."""
 
@@ -145,14 +166,17 @@ def build_staged(
 Job = Callable[[int, Callable[[], None]], int]
 
 
-def make_job(kind: str) -> Job:
+def make_job(kind: str, once: Path | None = None) -> Job:
+    """Make a job that has its trouble always, or only until the file `once` is there."""
     if kind == "no start":
         raise UserError("nothing to start with")
-    return partial(do_job, kind)
+    return partial(do_job, kind, once)
 
 
-def do_job(kind: str, number: int, alive: Callable[[], None]) -> int:
-    if number == 2:
+def do_job(kind: str, once: Path | None, number: int, alive: Callable[[], None]) -> int:
+    if number == 2 and not (once is not None and once.exists()):
+        if once is not None:
+            once.touch()
         if kind == "crash":
             os._exit(7)
         if kind == "hang":

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.evaluation.evaluation_for_tests import (
     DemonstratedPolicy,
     SeeingPolicy,
     build,
+    build_crashing,
 )
 
 CONFIG = ComparisonConfig(seed=10, episodes=60, max_steps=STEP_LIMIT)
@@ -87,6 +89,25 @@ def test_the_result_does_not_depend_on_workers(pair: list[Contestant], tmp_path:
 
 
 @pytest.mark.slow
+def test_an_episode_whose_process_died_is_run_again_and_named(
+    pair: list[Contestant], tmp_path: Path
+) -> None:
+    config = replace(CONFIG, episodes=4)
+    usual = run(pair, tmp_path / "usual", config=config)
+    crashing = partial(build_crashing, tmp_path / "marker")
+    out = tmp_path / "out"
+    report = run(pair, out, config=config, build=crashing)
+    [episode] = [e for policy in report["policies"] for e in policy["episodes"] if "rerun" in e]
+    assert (episode["seed"], episode.pop("rerun")) == (12, "died: exit code 7")
+    assert report["policies"] == usual["policies"]
+    assert "seed 12: this episode was run a second time" in (out / "report.html").read_text()
+    [kept] = [
+        e for p in run(pair, out, config=config)["policies"] for e in p["episodes"] if "rerun" in e
+    ]
+    assert kept["seed"] == 12
+
+
+@pytest.mark.slow
 def test_three_policies_are_told_apart_by_letters(pair: list[Contestant], tmp_path: Path) -> None:
     report = run([*pair, make(tmp_path, "twin", "1.0")], tmp_path / "out")
     assert [policy["letters"] for policy in report["policies"]] == ["b", "a", "a"]
@@ -116,14 +137,14 @@ def test_an_interrupted_comparison_continues(
     def interrupt(*arguments: Any) -> None:
         if len(written) == 5:
             raise KeyboardInterrupt
-        written.append(arguments[1])
+        written.append(arguments[0])
         write(*arguments)
 
     monkeypatch.setattr(contest, "write_episode", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run(pair, out)
     assert len(written) == 5
-    monkeypatch.setattr(contest, "write_episode", lambda *a: (written.append(a[1]), write(*a)))
+    monkeypatch.setattr(contest, "write_episode", lambda *a: (written.append(a[0]), write(*a)))
     continued = run(pair, out)
     assert len(set(written)) == len(written)
     assert continued["verdicts"] == whole["verdicts"]

@@ -213,7 +213,7 @@ def test_what_is_not_said_is_as_the_demonstrations_were_recorded(
 
 def test_a_baseline_that_may_be_as_good_is_warned_of() -> None:
     def found(low: float, high: float) -> dict[str, list[float]]:
-        return {"interval": [low, high]}
+        return {"interval": [low, high], "episodes": []}
 
     report = found(0.6, 0.9) | {
         "baselines": {"black_image": found(0.2, 0.6), "replayed_demonstration": found(0.1, 0.59)}

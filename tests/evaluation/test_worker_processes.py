@@ -3,6 +3,7 @@
 import os
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -37,8 +38,10 @@ def test_the_users_mistake_keeps_its_message(kind: str) -> None:
 
 
 def test_a_bug_is_reported_with_its_job_and_traceback() -> None:
-    with pytest.raises(WorkerError, match=r"(?s)failed at 2:.*do_job.*KeyError: 'somewhere deep'"):
+    found = r"(?s)failed at 2:.*do_job.*KeyError: 'somewhere deep'"
+    with pytest.raises(WorkerError, match=found) as error:
         run_jobs(partial(make_job, "bug"), range(4), workers=2)
+    assert error.value.how == "failed: KeyError: 'somewhere deep'"
 
 
 def test_a_crash_is_reported_with_its_job() -> None:
@@ -50,7 +53,31 @@ def test_a_stuck_process_is_ended_by_the_watchdog() -> None:
     began = time.monotonic()
     with pytest.raises(WorkerError, match=r"hung at 2: no sign of life for \d s, so"):
         run_jobs(partial(make_job, "hang"), range(4), workers=2, stuck_seconds=4.0)
-    assert time.monotonic() - began < 30  # it would have slept for a minute
+    assert time.monotonic() - began < 50  # twice; it would have slept for a minute
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        ("crash", "died: exit code 7"),
+        ("bug", "failed: KeyError: 'somewhere deep'"),
+        pytest.param("hang", "hung: no sign of life for 4 s", marks=pytest.mark.slow),
+    ],
+)
+def test_what_ends_a_process_once_is_done_again_and_named(
+    kind: str, how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    marked: list[tuple[int, str]] = []
+    results = run_jobs(
+        partial(make_job, kind, tmp_path / "done"),
+        range(5),
+        workers=2,
+        stuck_seconds=4.0,
+        mark_rerun=lambda result, why: (marked.append((result, why)), result)[1],
+    )
+    assert results == [0, 1, 4, 9, 16]
+    assert marked == [(4, how)]
+    assert "at 2" in capfd.readouterr().err
 
 
 @pytest.mark.slow

@@ -177,7 +177,8 @@ def _state_scale(ranges: DemonstratedRanges, space: ActionSpace) -> np.ndarray:
 
     An angle that wraps is measured by its own range, since its scale is the whole turn.
     """
-    scale: np.ndarray = np.maximum(ranges.state_high - ranges.state_low, SMALLEST_RANGE)
+    with np.errstate(invalid="ignore"):  # NaN where a range is not known, and stays so
+        scale: np.ndarray = np.maximum(ranges.state_high - ranges.state_low, SMALLEST_RANGE)
     moved = np.flatnonzero((space.measured >= 0) & ~np.isfinite(space.period))
     np.fmax.at(scale, space.measured[moved], space.scale[moved])
     return scale

@@ -1,21 +1,17 @@
 """Episodes of several policies from the same initial states, kept as files as they finish."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 
-import numpy as np
-
 from act_policy.checkpoints.open import open_policy
 from act_policy.checkpoints.source import Source
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
-from act_policy.errors import UserError, writing
+from act_policy.evaluation.rollouts.kept import read_episode, write_episode
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult, run_episode
 from act_policy.judging.schedule import Schedule, Turn
-from act_policy.system.atomic import atomic_file
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Schema
 
@@ -80,7 +76,7 @@ def run_contest(
 
     Raises:
         UserError: policy and environment do not fit each other, or a file cannot be written.
-        WorkerError: a process failed, died or hung.
+        WorkerError: a process failed, died or hung twice at the same episode.
     """
 
     def next_jobs(count: int) -> list[_Job]:
@@ -88,13 +84,19 @@ def run_contest(
         return [_Job(turn, seed + turn.state) for turn in turns]
 
     def keep(job: _Job, result: EpisodeResult) -> list[_Job]:
-        write_episode(folder, job.turn, result)
+        write_episode(episode_path(folder, job.turn, result.seed), result)
         schedule.record(job.turn, result.success)
         on_result()
         return next_jobs(1)
 
     make_handler = partial(_players, contestants, load, build)
-    run_jobs(make_handler, next_jobs(workers), workers, on_result=keep)
+    run_jobs(
+        make_handler,
+        next_jobs(workers),
+        workers,
+        on_result=keep,
+        mark_rerun=EpisodeResult.mark_rerun,
+    )
 
 
 def _players(
@@ -117,12 +119,9 @@ def _players(
     return handle
 
 
-def write_episode(folder: Path, turn: Turn, result: EpisodeResult) -> None:
-    """Write one finished episode."""
-    path = folder / f"policy_{turn.policy + 1}_seed_{result.seed}.npz"
-    known = {name: value for name, value in result._asdict().items() if value is not None}
-    with writing(path), atomic_file(path) as file:
-        np.savez(file, **known)
+def episode_path(folder: Path, turn: Turn, seed: int) -> Path:
+    """Return the file of one episode, as `read_episodes` finds it."""
+    return folder / f"policy_{turn.policy + 1}_seed_{seed}.npz"
 
 
 def read_episodes(folder: Path, policies: int, seed: int) -> dict[Turn, EpisodeResult]:
@@ -134,24 +133,6 @@ def read_episodes(folder: Path, policies: int, seed: int) -> dict[Turn, EpisodeR
     found = {}
     for policy in range(policies):
         for path in folder.glob(f"policy_{policy + 1}_seed_*.npz"):
-            try:
-                with np.load(path, allow_pickle=False) as values:
-                    result = _as_result(values)
-            except (OSError, ValueError, KeyError):
-                raise UserError(
-                    f"{os.fspath(path)} is not an episode; remove it, and it is run again"
-                ) from None
+            result = read_episode(path)
             found[Turn(policy, result.seed - seed)] = result
     return found
-
-
-def _as_result(values: np.lib.npyio.NpzFile) -> EpisodeResult:
-    stage = int(values["stage"]) if "stage" in values else -1  # earlier versions wrote -1 for none
-    return EpisodeResult(
-        int(values["seed"]),
-        bool(values["success"]),
-        int(values["steps"]),
-        values["actions"],
-        None if stage < 0 else stage,
-        values.get("captured"),
-    )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from act_policy.evaluation.results import SUCCESS_COLUMNS, success_row
+from act_policy.evaluation.results import SUCCESS_COLUMNS, list_reruns, success_row
 from act_policy.evaluation.rollouts.moments import Look, see_moments
 from act_policy.evaluation.rollouts.run import Environment, EpisodeResult
 from act_policy.evaluation.sections.page import REPORT_FILE, STRIP_HEIGHT, tabulate_origin
@@ -68,6 +68,7 @@ def write_comparison_report(
         error=f"{100 * (1 - settings['confidence']):.3g}%",
         intervals=show_intervals(policies),
         table=tabulate_policies(report),
+        reruns=list_reruns(policies),
         courses=draw_courses(list(policies), schedule, report["verdicts"], settings["margin"]),
         times=draw_times(policies, settings["max_steps"]),
         smoothness=tabulate_smoothness(report),

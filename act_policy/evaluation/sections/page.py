@@ -39,13 +39,19 @@ def write_report(
     curves = None
     if metrics is not None and metrics.is_file():
         curves = draw_learning_curves(read_metrics(metrics), policy.schema)
+    made_with = tabulate_report_origin(report)
+    write_page(
+        out / REPORT_FILE,
+        render_page(template, title, curves=curves, made_with=made_with, **sections),
+    )
+
+
+def tabulate_report_origin(report: Mapping[str, Any]) -> Table:
+    """Make a table of the checkpoint, the settings and the versions behind a report."""
     origin = {**report["checkpoint"], **report.get("settings", {}), **report["versions"]}
     if reason := report.get("execution", {}).get("reason"):
         origin["execution"] = f"the policy's own: {reason}"
-    write_page(
-        out / REPORT_FILE,
-        render_page(template, title, curves=curves, made_with=tabulate_origin(origin), **sections),
-    )
+    return tabulate_origin(origin)
 
 
 def tabulate_origin(values: Mapping[str, Any]) -> Table:

@@ -1,12 +1,13 @@
 """Rollouts: one loop for all, the same for any number of workers, and blind means blind."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from act_policy import Observation, UserError
+from act_policy import Observation, Schema, UserError
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.evaluation.rollouts.baselines import (
     blindfold,
@@ -14,6 +15,7 @@ from act_policy.evaluation.rollouts.baselines import (
     play_recorded,
 )
 from act_policy.evaluation.rollouts.run import (
+    Environments,
     EpisodeResult,
     Rollout,
     build_environment,
@@ -22,10 +24,12 @@ from act_policy.evaluation.rollouts.run import (
 )
 from tests.evaluation.evaluation_for_tests import (
     SCHEMA,
+    STEP_LIMIT,
     FailingPolicy,
     ReachEnv,
     SeeingPolicy,
     build,
+    build_crashing,
 )
 
 
@@ -44,6 +48,41 @@ def test_one_and_two_workers_find_the_same() -> None:
     assert same(one, two)
     assert [result.seed for result in one] == list(range(10, 18))
     assert {result.success for result in one} == {True, False}  # beyond 0.9 it cannot reach
+
+
+def test_an_episode_whose_process_died_is_run_again_and_named(tmp_path: Path) -> None:
+    rollouts = [Rollout(seed) for seed in range(10, 14)]
+    usual = evaluate_policy(SeeingPolicy, build, rollouts, workers=1)
+    crashing = partial(build_crashing, tmp_path / "marker")
+    results = evaluate_policy(SeeingPolicy, crashing, rollouts, workers=1)
+    assert same(usual, results)
+    assert [one.rerun for one in results] == [None, None, "died: exit code 7", None]
+
+
+def test_a_process_keeps_the_environments_it_used_last() -> None:
+    made: list[tuple[str | None, int | None]] = []
+    closed: list[str | None] = []
+
+    class Closing(ReachEnv):
+        name: str | None = None
+
+        def close(self) -> None:
+            closed.append(self.name)
+
+    def make(schema: Schema, max_steps: int = STEP_LIMIT) -> ReachEnv:
+        made.append((schema.environment, max_steps))
+        environment = Closing({}, max_steps)
+        environment.name = schema.environment
+        return environment
+
+    environments = Environments(make, SCHEMA)
+    for name, steps in ((None, None), ("b", None), (None, None), ("b", 7), (None, None)):
+        environments.find(name, steps)
+    assert made == [(SCHEMA.environment, STEP_LIMIT), ("b", STEP_LIMIT), ("b", 7)]
+    assert closed == ["b"]
+    environments.find("b", None)
+    assert made[3:] == [("b", STEP_LIMIT)]
+    assert environments.find("b", None) is environments.find("b", None)
 
 
 def test_an_episode_ends_at_its_first_success_or_at_the_limit() -> None:
