@@ -73,7 +73,7 @@ def test_a_conversion_keeps_them_or_says_so(folder, tmp_path):
     for episode, told in enumerate(map(source.instructions, range(3))):
         np.testing.assert_equal(open_dataset(out).instructions(episode), told)
     said = convert(source, tmp_path / "c", "aloha_hdf5", workers=1)
-    assert "3 episodes have several instructions" in said
+    assert "3 of 3 episodes had several instructions" in said
     assert open_dataset(tmp_path / "c").episodes[0].instruction == "open it; close it"
 
 

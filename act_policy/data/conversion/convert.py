@@ -350,5 +350,6 @@ def _summary(source: DemonstrationDataset, out: Path, kept: list[int]) -> str:
         text += f"; not converted: {'; '.join(name_left_out(lost))}"
     several = sum(len(source.instructions(episode)) > 1 for episode in kept)
     if several and not copied:
-        text += f"; {several} episodes have several instructions, which one text now lists"
+        told = f"{several} of {len(kept)} episodes had several instructions"
+        text += f"; {told}, which one text now lists"
     return text

@@ -6,6 +6,7 @@ to check, in the case "theirs".
 """
 
 import json
+import shutil
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,9 @@ def test_it_is_converted(tmp_path) -> None:
 
 @pytest.mark.slow
 def test_it_is_trained_on(tmp_path) -> None:
-    arguments = ("experiment=tiny", f"data.path={THEIRS}", f"out={tmp_path}/run", "max_steps=2")
+    folder = shutil.copytree(THEIRS, tmp_path / "theirs")  # decoded frames are kept beside it
+    arguments = ("experiment=tiny", f"data.path={folder}", f"out={tmp_path}/run", "max_steps=2")
     done = call_script("train.py", *arguments)
     assert done.returncode == 0, done.stderr
-    assert f"not used: {DEPTH_KEY} ({DEPTH})" in done.stdout
+    assert f"not used: next.done; {DEPTH_KEY} ({DEPTH})" in done.stdout
     assert ACTPolicy.load(tmp_path / "run").schema == open_dataset(THEIRS).schema
