@@ -2,7 +2,8 @@
 
 Hydra composes, nothing more: no output folder, no change of directory, no logging set up. Exit
 codes: 0 done, 2 the user's input is wrong (one message, no traceback), 1 anything else,
-130 interrupted; a command that has others exits by itself.
+130 interrupted, 75 training was asked to stop and goes on with the same command; a command that
+has others exits by itself.
 """
 
 import difflib
@@ -26,6 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from act_policy.errors import UserError
 from act_policy.system.home import in_home, name_home
+from act_policy.system.stop_signals import StoppedBySignal
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 CONFIGS = _PACKAGE / "configs"  # in a checkout a link to the folder beside the package
@@ -70,7 +72,7 @@ def run(
         sys.exit(1)
     except KeyboardInterrupt as where:
         print(f"interrupted {where}".strip(), file=sys.stderr)
-        sys.exit(130)
+        sys.exit(where.exit_code if isinstance(where, StoppedBySignal) else 130)
     except Exception as error:
         if (ours := _user_error(error)) is None:
             traceback.print_exc()
@@ -134,6 +136,7 @@ def configuration(
     given = {override.key_or_group for override in overrides}
     if "given" in config:
         config.given = sorted(given)
+    same_command = config.get("resume") == "auto"  # that began the run, with its experiment
     saved = None if saved_config is None else saved_config(config, given)
     if saved is None:
         return config
@@ -141,6 +144,8 @@ def configuration(
     for choice in choices:
         group = choice.split("=")[0]
         if group not in config:
+            if same_command:
+                continue
             raise UserError(f"{group}= is settled by what is resumed; leave it out")
         saved[group] = config[group]
     for override in values:

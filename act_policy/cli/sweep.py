@@ -31,9 +31,11 @@ def sweep(
         UserError: the settings are wrong, or there is no folder per job.
         Exception: of the first job that failed, raised when all jobs have run.
     """
-    if any(argument.startswith("resume=") for argument in arguments):
-        raise UserError("resume= continues one run; leave --multirun out")
-    config = first_job(config_name, arguments, saved_config)
+    resumes = {argument for argument in arguments if argument.startswith("resume=")}
+    if resumes - {"resume=auto"}:
+        raise UserError("resume= continues one run; leave --multirun out, or give resume=auto")
+    own = [argument for argument in arguments if argument not in resumes]
+    config = first_job(config_name, own, saved_config)
     if "out" not in config:
         raise UserError("--multirun: this command has no out=, so its jobs have no folders")
     # A job's folder is its run, with a config.yaml of its own: Hydra adds nothing to it.
@@ -55,6 +57,8 @@ def sweep(
             task = HydraConfig.get().overrides.task
             config.given = sorted({setting.partition("=")[0] for setting in task})
         expand_home(config)
+        if resumes and saved_config is not None:
+            config = saved_config(config, set()) or config
         return main(config)
 
     with initialize_config_dir(str(CONFIGS), job_name=config_name, version_base="1.3"):

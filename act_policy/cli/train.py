@@ -5,18 +5,20 @@
     act-policy train experiment=NAME data.path=FOLDER out=RUN
     act-policy train init=CHECKPOINT data.path=FOLDER out=RUN    (fine-tuning)
     act-policy train resume=RUN          (or a checkpoint in it, or resume=last out=RUN)
+    act-policy train resume=auto experiment=NAME data.path=FOLDER out=RUN   (starts or goes on)
     act-policy train --multirun seed=0,1,2 data.path=FOLDER out=SWEEP
 
 What is not set is planned from the demonstrations and this machine, so that all of it takes
 budget=1h; experiment=NAME is a recipe that is trained as it stands.
 
 RUN holds config.yaml, versions.json, metrics.csv, report.html (its curves, while it trains) and
-checkpoints/{last,best}.ckpt. Ctrl-C stops after the current step with a checkpoint; resume= goes on
-exactly there, and with a larger budget= trains longer. init= starts from the weights of a run, a
-bundle, or a checkpoint of LeRobot or of the original ACT, whose network and normalisation stay.
---multirun (-m) trains SWEEP/0, SWEEP/1, ... with Hydra's sweepers and launchers
-(hydra/sweeper=optuna, hydra/launcher=joblib, where they are installed); what they minimise is the
-least held-out loss.
+checkpoints/{last,best}.ckpt. Ctrl-C, SIGTERM and SIGUSR1 stop after the current step with a
+checkpoint and exit code 75; resume= goes on exactly there, and with a larger budget= trains longer.
+init= starts from the weights of a run, a bundle, or a checkpoint of LeRobot or of the original ACT,
+whose network and normalisation stay. --multirun (-m) trains SWEEP/0, SWEEP/1, ... with Hydra's
+sweepers and launchers (hydra/sweeper=optuna, hydra/launcher=joblib, where they are installed); what
+they minimise is the least held-out loss. torchrun and srun start several processes of one run, see
+docs/training.md.
 """
 
 import os
@@ -31,11 +33,22 @@ from act_policy.cli.plan import MADE, end_in_time, is_planned, plan_run
 
 def main(config: DictConfig) -> float | None:
     """Build what the configuration says and train it; return the least held-out loss."""
+    from act_policy.system.stop_signals import stopped_by_signals
+
+    with stopped_by_signals():
+        return train_run(config)
+
+
+def train_run(config: DictConfig) -> float | None:
+    """Do what `main` does, without the answer to early signals."""
     from act_policy.errors import UserError
+    from act_policy.system.stop_signals import StoppedBySignal
     from act_policy.training import run_folder
+    from act_policy.training.launch import end_with_starter, is_first_process
 
     begin_seconds = time.monotonic()
-    first_process = run_folder.is_first_process()
+    first_process = is_first_process()
+    end_with_starter()
     planned = config.resume is None and is_planned(config)
     only_plan = planned and config.plan == "only"
     if config.resume is not None:
@@ -49,6 +62,7 @@ def main(config: DictConfig) -> float | None:
     config.out, config.resume = str(folder), None
     keep_paths(config.data)
     os.environ.setdefault("WANDB_SILENT", "true")
+    os.environ.setdefault("WANDB_DATA_DIR", str(folder / "wandb"))  # files that wait for an upload
 
     from hydra.utils import instantiate  # from here on what takes seconds to load
     from lightning.pytorch.callbacks import LambdaCallback
@@ -62,6 +76,7 @@ def main(config: DictConfig) -> float | None:
     from act_policy.training.augmentation import AugmentationConfig
     from act_policy.training.build import build_training, train
     from act_policy.training.callbacks.planned_time import PlannedTime
+    from act_policy.training.callbacks.wandb_files import WandbFiles
     from act_policy.training.check_demonstrations import check_demonstrations
     from act_policy.training.fine_tuning import network_config
     from act_policy.training.losses import ORIGINAL_KL_WEIGHT
@@ -119,6 +134,8 @@ def main(config: DictConfig) -> float | None:
         backbone_weights=config.backbone_weights,
         augmentation=make_settings(AugmentationConfig, config.augmentation),
         execution=Execution.from_dict(plain(config.execution)),
+        skip_non_finite=config.skip_non_finite,
+        compiles=config.compile,
     )
 
     def begin(trainer: object, module: object) -> None:
@@ -134,6 +151,7 @@ def main(config: DictConfig) -> float | None:
         log_every=config.log_every,
         callbacks=[
             LambdaCallback(on_train_start=begin),
+            WandbFiles(plain(config)),
             *instantiate(config.callbacks, _convert_="all").values(),
             *([] if plan is None else [PlannedTime(plan.step_seconds)]),
         ],
@@ -146,9 +164,15 @@ def main(config: DictConfig) -> float | None:
         print(training.policy.act.describe())
         if skipped := data.train_samples.skipped + data.held_out_samples.skipped:
             print(f"data.undecodable=skip: frames that are left out: {skipped}")
-    train(training, data, trainer, checkpoint)
+    try:
+        train(training, data, trainer, checkpoint)
+    except StoppedBySignal:
+        if first_process:
+            raise
+        return None  # one exit code of the run is enough: Lightning kills the first process for it
     if first_process:
         print(f"trained {trainer.global_step} steps in {training.minutes:.1f} minutes: {folder}")
+        print(trainer.profiler.describe_shares(config.data.workers))
         if config.plan == MADE:
             from act_policy.cli.ending import conclude
 
@@ -193,6 +217,8 @@ def saved_config(config: DictConfig, given: set[str]) -> DictConfig | None:
         return None
     from act_policy.training.run_folder import CONFIG_FILE, find_run
 
+    if str(config.resume) == "auto":
+        return start_or_go_on(config)
     if config.init is not None:
         raise UserError("give init= for a new run or resume= for one that goes on, not both")
     if str(config.resume) == "last":
@@ -205,15 +231,33 @@ def saved_config(config: DictConfig, given: set[str]) -> DictConfig | None:
     return migrate_config(load_yaml(folder / CONFIG_FILE), config)
 
 
+def start_or_go_on(config: DictConfig) -> DictConfig | None:
+    """Load the configuration of the run in out= where it has a checkpoint; else None: start it."""
+    from act_policy.errors import UserError
+    from act_policy.training.run_folder import CONFIG_FILE, find_checkpoint
+
+    if config.out is None:
+        raise UserError("resume=auto: give out=RUN too, the run that is started or goes on")
+    folder = Path(str(config.out)).absolute()
+    if not find_checkpoint(folder).is_file():
+        config.resume = None
+        return None
+    config.resume = str(folder)
+    saved = migrate_config(load_yaml(folder / CONFIG_FILE), config)
+    saved.resume = config.resume
+    if saved.budget == config.budget:  # no longer one, which would train longer
+        saved.given = [key for key in saved.given if key != "budget"]
+    return saved
+
+
 def migrate_config(saved: DictConfig, config: DictConfig) -> DictConfig:
     """Give the settings and classes in the configuration of an older run their names of today."""
     if "loss" not in saved:
         saved.loss = {"kl_weight": saved.model.pop("kl_weight")}
         saved.backbone_weights = saved.model.pop("backbone_weights")
-    if "augmentation" not in saved:
-        saved.augmentation = config.augmentation
-    if "execution" not in saved:
-        saved.execution = config.execution
+    for name in ("augmentation", "execution", "skip_non_finite", "compile"):
+        if name not in saved:
+            saved[name] = config[name]
     if "plan" not in saved:
         saved.plan, saved.budget = None, None
     saved.given = config.given

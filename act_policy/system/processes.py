@@ -197,11 +197,11 @@ def _work(connection: Connection, make_handler: Callable[[], Handler[Any, Any]])
         connection.send(("failed", traceback.format_exc()))
 
 
-def end_with_parent(_: int = 0) -> None:
+def end_with_parent() -> None:
     """End this worker when its parent process ends, even if a fork server started the worker.
 
     A worker whose parent was killed must not keep writing alongside the next run's workers, nor
-    hold the parent's pipes open. The argument makes this usable as a `worker_init_fn`.
+    hold the parent's pipes open.
     """
 
     def exit_with_parent() -> None:

@@ -13,8 +13,8 @@ from act_policy.errors import UserError
 from act_policy.execution import Execution
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
+from act_policy.system.stop_signals import BEFORE_TRAINING, StoppedBySignal
 from act_policy.training.augmentation import Augmentation, AugmentationConfig
-from act_policy.training.callbacks.stop_on_signal import StopOnSignal
 from act_policy.training.fine_tuning import start_from
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.training.policy_training import PolicyTraining
@@ -37,6 +37,8 @@ def build_training(
     backbone_weights: str | Path | None = None,
     augmentation: AugmentationConfig | None = None,
     execution: Execution = NOBODY_CHOSE,
+    skip_non_finite: int = 0,
+    compiles: bool = False,
 ) -> PolicyTraining:
     """Make the policy for these demonstrations and what trains it; see `PolicyTraining`.
 
@@ -54,6 +56,8 @@ def build_training(
         backbone_weights: of a new network's image encoder, see `load_backbone_weights`.
         augmentation: how samples are changed; None leaves them as they are.
         execution: of its chunks by default, which the policy carries.
+        skip_non_finite: steps that may be left out because they are not finite.
+        compiles: whether to compile the network, where that works.
 
     Raises:
         UserError: a setting is impossible, or a resumed run cannot change it.
@@ -85,7 +89,16 @@ def build_training(
     if augmentation is not None:
         augment = Augmentation(augmentation, data.schema.camera_names)
     return PolicyTraining(
-        policy, optimizer, max_steps, max_minutes, kl_weight, seed, names, augment
+        policy,
+        optimizer,
+        max_steps,
+        max_minutes,
+        kl_weight,
+        seed,
+        names,
+        augment,
+        skip_non_finite,
+        compiles,
     )
 
 
@@ -98,31 +111,32 @@ def train(
     """Train to the end.
 
     Raises:
-        KeyboardInterrupt: a signal stopped training; there is a checkpoint to resume from.
+        StoppedBySignal: a signal stopped training; nothing that was trained is lost.
         UserError: the network cannot be trained on these batches, or training diverged.
     """
-    _check_last_batch(training.policy, data, trainer.world_size)
+    _check_last_batch(training.policy, data, trainer.world_size, trainer.accumulate_grad_batches)
     if len(data.held_out_samples) == 0:
         trainer.limit_val_batches = 0
     try:
         trainer.fit(training, datamodule=data, ckpt_path=checkpoint, weights_only=True)
-    except SystemExit:  # how Lightning ends after the second Ctrl-C
-        raise KeyboardInterrupt from None
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        if isinstance(callback, StopOnSignal) and callback.received is not None:
-            raise KeyboardInterrupt(
-                f"after step {trainer.global_step}; go on with resume={trainer.default_root_dir}"
-            )
+    except SystemExit:  # how Lightning ends after a signal before the first step
+        raise StoppedBySignal(BEFORE_TRAINING) from None
+    if training.interrupted:
+        raise StoppedBySignal(
+            f"after step {trainer.global_step}; go on with resume={trainer.default_root_dir}"
+        )
 
 
-def _check_last_batch(policy: ACTPolicy, data: DemonstrationDataModule, processes: int) -> None:
+def _check_last_batch(
+    policy: ACTPolicy, data: DemonstrationDataModule, processes: int, batches: int
+) -> None:
     """Raise UserError if a batch gives batch norm a single value, which has no variance."""
     backbone = policy.act.image_encoder.backbone
     cells = min(math.prod(backbone.map_size(c.height, c.width)) for c in policy.config.cameras)
     if policy.config.backbone_norm != "batch" or cells > 1:
         return
     size, samples = data.batch_size, math.ceil(data.samples_per_epoch / processes)
-    if size == 1 or samples % size == 1:
+    if size == 1 or (batches == 1 and samples % size == 1):
         raise UserError(
             f"data.batch_size={size}: the last batch of {samples} samples has one sample, whose "
             "feature map is one cell, and batch norm needs more; choose another data.batch_size, "

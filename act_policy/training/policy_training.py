@@ -2,25 +2,27 @@
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import lightning
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from act_policy.checkpoints.bundle import to_checkpoint
 from act_policy.data.loading.batches import Batch
+from act_policy.data.loading.datamodule import DemonstrationDataModule
+from act_policy.data.loading.order import ResumableLoader
 from act_policy.errors import UserError, check_whole_number
 from act_policy.model.act import ACTOutput, Latent
 from act_policy.model.policy import ACTPolicy
 from act_policy.model.prefix import committed_rows
 from act_policy.training.augmentation import Augmentation
 from act_policy.training.averaged_weights import average_weights
-from act_policy.training.callbacks.checkpoints import how_to_go_on
+from act_policy.training.compilation import compile_network
 from act_policy.training.losses import action_l1, gaussian_kl
+from act_policy.training.non_finite import NonFiniteSteps
 from act_policy.training.optimizer import OptimizerConfig, build_optimizer, parameter_groups
 from act_policy.training.prefixes import draw_prefix
 from act_policy.types import Observation
@@ -46,6 +48,8 @@ class PolicyTraining(lightning.LightningModule):
         seed: of dropout, z and augmentation.
         episode_names: file names, to name the sample that stopped training.
         augmentation: changes what the policy sees in training; None changes nothing.
+        skip_non_finite: steps of a run that may be left out; 0 stops at the first.
+        compiles: whether to compile the network, where that works.
     """
 
     def __init__(
@@ -58,6 +62,8 @@ class PolicyTraining(lightning.LightningModule):
         seed: int = 0,
         episode_names: Sequence[str] = (),
         augmentation: Augmentation | None = None,
+        skip_non_finite: int = 0,
+        compiles: bool = False,
     ) -> None:
         super().__init__()
         check_whole_number("max_steps", max_steps, 1)
@@ -78,10 +84,22 @@ class PolicyTraining(lightning.LightningModule):
         self.max_minutes = max_minutes
         self.kl_weight = kl_weight
         self.seed = seed
-        self.episode_names = list(episode_names)
+        self.non_finite = NonFiniteSteps(
+            skip_non_finite, optimizer.gradient_clip > 0, episode_names
+        )
         self.augmentation = augmentation
+        self.compiles = compiles
+        self._batches_per_step = 1
+        self._parts = 1
+        """Batches of all processes that make one step."""
+        self._loader: ResumableLoader | None = None
+        """Knows what a whole step learns from, if it has several parts."""
+        self._is_first = True
+        """Whether the current batch is the first of its step."""
         self.minutes = 0.0
         """Training time so far, including the earlier parts of a resumed run."""
+        self.interrupted = False
+        """Whether a signal ends training after this step, before its end."""
         self.measured: dict[str, Tensor] = {}
         """Measurements of the last step, for the callbacks that show and log them."""
         self.held_out: dict[str, float] = {}
@@ -91,6 +109,18 @@ class PolicyTraining(lightning.LightningModule):
     def best_policy(self) -> ACTPolicy:
         """The policy to judge, save and deploy: averaged weights where there are any."""
         return self.policy if self.average is None else cast(ACTPolicy, self.average.module)
+
+    @property
+    def step_is_complete(self) -> bool:
+        """Whether the last batch was the last of its step, after which alone anything is saved."""
+        loop = self.trainer.fit_loop.epoch_loop
+        return (loop.batch_idx + 1) % self._batches_per_step == 0
+
+    @property
+    def validation_is_due(self) -> bool:
+        """Whether held-out losses, or what takes their place, follow the step that has ended."""
+        batches = self.trainer.fit_loop.epoch_loop.total_batch_idx + 1
+        return batches % int(self.trainer.val_check_interval) == 0
 
     # -- one step ------------------------------------------------------------------------------
 
@@ -102,10 +132,25 @@ class PolicyTraining(lightning.LightningModule):
         levels = data.image_levels
         for policy in (self.policy, self.best_policy):
             policy.statistics = policy.statistics._replace(image_levels=levels)
+        if self.compiles:
+            self._compile(data)
+
+    def _compile(self, data: DemonstrationDataModule) -> None:
+        samples = data.train_samples
+        batch = samples.__getitems__(list(range(min(data.batch_size, len(samples)))))
+        batch = self.transfer_batch_to_device(batch, self.device, 0)
+        precision = self.trainer.precision_plugin
+        said = compile_network(self.policy, batch, precision.train_step_context())
+        if self.trainer.is_global_zero:
+            print(f"compile=true: {said}", flush=True)
 
     def on_train_start(self) -> None:
         """Start the clock and put the averaged copy into evaluation mode."""
         self._clock = time.monotonic() - 60 * self.minutes
+        self._batches_per_step = self.trainer.accumulate_grad_batches
+        self._parts = self._batches_per_step * self.trainer.world_size
+        loader = self.trainer.train_dataloader
+        self._loader = loader if isinstance(loader, ResumableLoader) else None
         # torch restores the old settings of each group; those of the current config hold
         groups = parameter_groups(self.policy, self.optimizer_config)
         for group, wanted in zip(self.trainer.optimizers[0].param_groups, groups, strict=True):
@@ -115,8 +160,10 @@ class PolicyTraining(lightning.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Set learning rate and random seed, both functions of the step's number."""
-        step = self.global_step
-        torch.manual_seed(((self.seed * 1_000_003 + step) * 1_009 + self.global_rank) % 2**63)
+        step, batches = self.global_step, self._batches_per_step
+        self._is_first = batch_idx % batches == 0
+        number = step * batches + batch_idx % batches
+        torch.manual_seed(((self.seed * 1_000_003 + number) * 1_009 + self.global_rank) % 2**63)
         progress = step / self.max_steps
         if self.max_minutes is not None:
             progress = max(progress, self.minutes / self.max_minutes)
@@ -125,8 +172,11 @@ class PolicyTraining(lightning.LightningModule):
             group["lr"] = group["peak"] * factor
 
     def training_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, ""]:
-        """Compute L1 plus weighted KL of one batch."""
-        self._batch = batch
+        """Compute L1 plus weighted KL of one batch, as its share of the whole step's."""
+        if self._is_first:
+            self.measured = {}
+            self.non_finite.begin_step(self.policy)
+        self.non_finite.add_batch(batch)
         seen = batch.observation
         if self.augmentation is not None:
             seen = self.augmentation(seen, self.policy.normalizer.state_mean)
@@ -134,11 +184,29 @@ class PolicyTraining(lightning.LightningModule):
             scale = self.policy.normalizer.action_scale
             seen = seen._replace(prefix=draw_prefix(batch.actions, batch.is_pad, length, scale))
         l1, kl = self.losses(self.policy, batch, "auto", seen)
-        self.measured = {"train_l1": l1.detach()}
+        of_rows, of_samples = self._shares(batch)
+        self._measure("train_l1", l1 := l1 * of_rows)
         if kl is None or self.kl_weight is None:
             return l1
-        self.measured["train_kl"] = kl.detach()
+        self._measure("train_kl", kl := kl * of_samples)
         return l1 + self.kl_weight * kl
+
+    def _shares(self, batch: Batch) -> tuple[Tensor | float, Tensor | float]:
+        """Compute the factors by which the mean of all batches' losses is that of one large batch.
+
+        One is for means over valid rows, the other for means over samples. Lightning takes the mean
+        over the batches of a step and over processes.
+        """
+        if self._parts == 1 or self._loader is None:
+            return 1.0, 1.0
+        rows, samples = self._loader.count_step(self.trainer.fit_loop.epoch_loop.total_batch_idx)
+        valid, parts = ~batch.is_pad, self._parts
+        return valid.sum() * (parts / rows), valid.any(dim=-1).sum() * (parts / samples)
+
+    def _measure(self, name: str, loss: Tensor) -> None:
+        """Add this batch's part of the step's loss; the mean over processes is the whole."""
+        part = loss.detach() / self._batches_per_step
+        self.measured[name] = self.measured[name] + part if name in self.measured else part
 
     def losses(
         self,
@@ -192,20 +260,18 @@ class PolicyTraining(lightning.LightningModule):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip the gradient's norm; raise UserError instead of taking a step that is not finite."""
+        """Clip the gradient's norm; stop at, or leave out, a step that is not finite."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         limit = self.optimizer_config.gradient_clip or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(parameters, limit)
         self.measured["gradient_norm"] = norm.detach()
-        # one wait for the device per step; a NaN loss may have a finite gradient (sign(NaN) is 0)
-        if not torch.isfinite(norm + sum(self.measured.values())):
-            raise UserError(self._describe_failure())
+        self.non_finite.check(self.trainer, self.policy, parameters, self.measured)
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         """Step, update the averaged weights, and stop at either limit."""
         super().optimizer_step(*args, **kwargs)
         step = self.global_step + 1
-        if self.average is not None:
+        if self.average is not None and not self.non_finite.skips:
             self.average.update_parameters(self.policy)
         self.minutes = (time.monotonic() - self._clock) / 60
         if self.max_minutes is not None and self.trainer.world_size > 1:
@@ -215,40 +281,14 @@ class PolicyTraining(lightning.LightningModule):
         if step >= self.max_steps or time_is_up:
             self.trainer.should_stop = True  # after one more held-out loss and checkpoint
 
-    def _describe_failure(self) -> str:
-        batch, step = self._batch, self.global_step + 1
-        valid = ~batch.is_pad[..., None]
-        broken = ~torch.isfinite(batch.observation.state).all(dim=-1)
-        broken |= ~torch.isfinite(torch.where(valid, batch.actions, 0.0)).all(dim=-1).all(dim=-1)
-        loss, norm = (float(self.measured[name]) for name in ("train_l1", "gradient_norm"))
-        if bool(broken.any()):
-            why = f"there are values that are not finite in {self._name_samples(broken)}"
-        else:
-            clip = "lower" if self.optimizer_config.gradient_clip else "set"
-            why = (
-                "every input is finite, so training has diverged: lower optim.learning_rate or "
-                f"{clip} optim.gradient_clip"
-            )
-        return (
-            f"training step {step}: L1 is {loss:.4g}, the gradient norm {norm:.4g}; {why}; "
-            f"{how_to_go_on(Path(self.trainer.default_root_dir))}"
-        )
-
-    def _name_samples(self, chosen: Bool[Tensor, " b"]) -> str:
-        """Name up to three of the chosen samples of the current batch."""
-        names = []
-        for i in chosen.nonzero().flatten().tolist()[:3]:
-            episode, step = int(self._batch.episode[i]), int(self._batch.step[i])
-            name = f" ({self.episode_names[episode]})" if episode < len(self.episode_names) else ""
-            names.append(f"episode {episode}{name} step {step}")
-        more = int(chosen.sum()) - len(names)
-        return ", ".join(names) + (f" and {more} more" if more else "")
-
     # -- held out ------------------------------------------------------------------------------
 
     def on_validation_epoch_start(self) -> None:
-        """Reset the sums."""
+        """Reset the sums; give every process the running statistics that the first one saves."""
         self._sums: dict[str, Tensor] = {}
+        if self.trainer.world_size > 1:
+            for buffer in self.best_policy.buffers():
+                torch.distributed.broadcast(buffer, src=0)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, "b k a"]:
         """Add up L1 of the averaged policy as it will act (z = 0), and with the posterior's mean.
@@ -282,11 +322,16 @@ class PolicyTraining(lightning.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the policy, as ACTPolicy.load reads it, and the training time."""
         checkpoint.update(to_checkpoint(self.best_policy))
-        checkpoint["training"] = {"minutes": self.minutes, "seed": self.seed}
+        checkpoint["training"] = {
+            "minutes": self.minutes,
+            "seed": self.seed,
+            "skipped": self.non_finite.skipped,
+        }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the training time."""
+        """Restore the training time and the number of steps left out."""
         self.minutes = float(checkpoint["training"]["minutes"])
+        self.non_finite.skipped = int(checkpoint["training"].get("skipped", 0))
         # checkpoints written by our own average do not hold its count
         steps = torch.tensor(checkpoint["global_step"] + 1)
         if self.average is not None:

@@ -1,7 +1,6 @@
 """A run on disk: config.yaml, versions.json, metrics.csv, report.html, checkpoints/."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,13 @@ REPORT_FILE = "report.html"
 def find_run(resume: str | Path) -> tuple[Path, Path]:
     """Find a run's folder and its checkpoint to resume from: the one given, else its last.
 
-    A run that was killed between its first best.ckpt and last.ckpt continues from best.ckpt.
-
     Raises:
         UserError: there is no such run, or it has no checkpoint yet.
     """
     path = Path(resume)
     if path.is_dir():
         folder = path.parent if path.name == "checkpoints" else path
-        checkpoint = folder / "checkpoints" / "last.ckpt"
-        if not checkpoint.exists() and checkpoint.with_name("best.ckpt").exists():
-            checkpoint = checkpoint.with_name("best.ckpt")
+        checkpoint = find_checkpoint(folder)
     else:
         folder, checkpoint = path.parent.parent, path
     if not path.exists():
@@ -43,6 +38,19 @@ def find_run(resume: str | Path) -> tuple[Path, Path]:
             "inside its run folder (RUN/checkpoints/last.ckpt beside RUN/config.yaml)"
         )
     return folder, checkpoint
+
+
+def find_checkpoint(folder: Path) -> Path:
+    """Return the path of a run's last checkpoint, which exists unless the run has none.
+
+    A run that was killed between its first best.ckpt and last.ckpt continues from best.ckpt, or
+    from one that it keeps.
+    """
+    last = folder / "checkpoints" / "last.ckpt"
+    others = [last.with_name("best.ckpt"), *sorted(last.parent.glob("step_*.ckpt"), reverse=True)]
+    if last.exists():
+        return last
+    return next((path for path in others if path.exists()), last)
 
 
 def check_free(folder: Path) -> None:
@@ -98,8 +106,3 @@ def _is_beginning(folder: Path) -> bool:
 def _entries(folder: Path) -> list[Path]:
     """List what a folder holds, without what other systems leave in it."""
     return [path for path in folder.glob("*") if not is_foreign(path.name)]
-
-
-def is_first_process() -> bool:
-    """Tell whether this process writes the files; Lightning starts the others of a group."""
-    return int(os.environ.get("LOCAL_RANK", 0)) == 0 and int(os.environ.get("NODE_RANK", 0)) == 0

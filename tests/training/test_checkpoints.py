@@ -1,6 +1,7 @@
 """The previous checkpoint survives any failure while the next one is written."""
 
 import errno
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.callbacks import checkpoints
 from act_policy.training.callbacks.checkpoints import AtomicCheckpointIO
-from tests.training.training_for_tests import Run, run_training
+from act_policy.training.run_folder import find_checkpoint
+from tests.training.training_for_tests import Run, assert_same_weights, run_training
 
 
 def test_a_full_disk_leaves_the_earlier_checkpoint(
@@ -92,6 +94,46 @@ def test_a_signal_at_any_moment_of_a_step_ends_with_a_checkpoint(
         run_training(demonstrations, tmp_path, **options)
     saved = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
     assert saved["global_step"] == 4
+
+
+def test_checkpoints_are_kept_where_asked_for(demonstrations: Path, tmp_path: Path) -> None:
+    run = run_training(demonstrations, tmp_path / "run", keep_every=4, validate_every=8)
+    assert steps(run) == {
+        "best.ckpt": steps(run)["best.ckpt"],
+        "last.ckpt": 10,
+        "step_00000004.ckpt": 4,
+        "step_00000008.ckpt": 8,
+    }
+    for name in ("last.ckpt", "best.ckpt"):
+        (run.checkpoints / name).unlink()
+    assert find_checkpoint(run.folder).name == "step_00000008.ckpt"
+    straight = run.weights()
+    again = run_training(
+        demonstrations, tmp_path / "run", checkpoint=run.checkpoints / "step_00000004.ckpt"
+    )
+    assert_same_weights(straight, again.weights())
+
+
+def test_a_disk_or_quota_without_room_is_refused_before_the_first_step(
+    demonstrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match=r"3 checkpoints of \d+ MB at a time and 100000000 that"):
+        run_training(demonstrations, tmp_path / "run", max_steps=10**8, keep_every=1)
+    asked: list[int] = []
+
+    def refuse(descriptor: int, begin: int, size: int) -> None:
+        asked.append(size)
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(UserError, match=r"no room for 3 .*Disk quota exceeded.*out="):
+        run_training(demonstrations, tmp_path / "run")
+    assert not list((tmp_path / "run" / "checkpoints").iterdir())
+    monkeypatch.undo()
+    run = run_training(demonstrations, tmp_path / "run", max_steps=2)
+    size = (run.checkpoints / "last.ckpt").stat().st_size
+    # names and shapes of a small network's tensors need about as much as they do
+    assert asked[0] / 3 < size < asked[0]
 
 
 def test_checkpoints_do_not_need_hard_links(

@@ -129,6 +129,10 @@ def run_training(
     fine_tuned: bool = False,
     kl_weight: float = 1.0,
     augmentation: AugmentationConfig | None = None,
+    accumulate: int = 1,
+    keep_every: int | None = None,
+    skip_non_finite: int = 0,
+    compiles: bool = False,
     **options: Any,
 ) -> Run:
     """Train act_tiny on the CPU; options are the data module's."""
@@ -146,6 +150,8 @@ def run_training(
         fine_tuned=fine_tuned,
         kl_weight=kl_weight if network["latent_size"] else None,
         augmentation=augmentation,
+        skip_non_finite=skip_non_finite,
+        compiles=compiles,
     )
     recorder = Recorder(stop_at)
     trainer = build_trainer(
@@ -153,9 +159,10 @@ def run_training(
         max_steps,
         validate_every,
         log_every=1,
-        callbacks=[StopOnSignal(), recorder, Progress(), Checkpoints(), *callbacks],
+        callbacks=[StopOnSignal(), recorder, Progress(), Checkpoints(keep_every), *callbacks],
         loggers=[MetricsFile(folder / "metrics.csv")],
         accelerator="cpu",
+        accumulate=accumulate,
     )
     train(training, data, trainer, checkpoint)
     return Run(folder, training, recorder, trainer)

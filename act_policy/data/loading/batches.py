@@ -19,7 +19,7 @@ class Batch(NamedTuple):
 
     observation: images uint8 (b, h, w, 3) and state float32 (b, s), raw.
     actions: float32 (b, k, a) in physical units; rows past the episode's end repeat the last one.
-    is_pad: bool (b, k), true exactly for those rows.
+    is_pad: bool (b, k), true exactly for those rows, and for all of a sample that only fills.
     episode, step: int64 (b,), the origin of each sample.
     """
 
@@ -69,14 +69,26 @@ class Samples(Dataset[Batch]):
         own: np.ndarray = of_steps[self._numbers]
         return own
 
+    @property
+    def valid_rows(self) -> np.ndarray:
+        """int64 (samples,), rows of each sample's chunk that are not padding."""
+        ends: np.ndarray = self._last[np.searchsorted(self._last, self._numbers)]
+        rows: np.ndarray = np.minimum(ends - self._numbers + 1, self._chunk_length)
+        return rows
+
     def __getitem__(self, index: int) -> Batch:
         return self.__getitems__([index])
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        """Return a whole batch at once; the DataLoader calls this instead of collating samples."""
-        frames = self._numbers[np.asarray(indices)]
+        """Return a whole batch at once; the DataLoader calls this instead of collating samples.
+
+        ~i in place of i is sample i with every row padded: it fills a batch, nothing is learned.
+        """
+        given = np.asarray(indices)
+        frames = self._numbers[np.where(given < 0, ~given, given)]
         episodes = np.searchsorted(self._last, frames)
         rows, is_pad = chunk_rows(frames, self._last[episodes], self._chunk_length)
+        is_pad |= given[:, None] < 0
         images = {
             camera: torch.from_numpy(self._frames.read(camera, frames)) for camera in self._cameras
         }

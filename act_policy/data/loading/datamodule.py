@@ -29,6 +29,7 @@ from act_policy.errors import UserError, check_choice
 from act_policy.images.levels import range_of_levels
 from act_policy.statistics import ImageLevels, Statistics
 from act_policy.system.processes import end_with_parent
+from act_policy.system.stop_signals import ignore_stop_signals
 from act_policy.types import Schema
 
 LEVEL_FRAMES = 64
@@ -239,6 +240,7 @@ class DemonstrationDataModule(LightningDataModule):
     def train_dataloader(self) -> ResumableLoader:
         """Load every training frame once per epoch, or by its weight, shuffled."""
         trainer, samples = self.trainer, self.train_samples
+        batches = trainer.accumulate_grad_batches if trainer else 1
         locality = None
         if self._frames.blocks is not None:
             blocks = samples.values(self._frames.blocks)
@@ -251,9 +253,12 @@ class DemonstrationDataModule(LightningDataModule):
             rank=trainer.global_rank if trainer else 0,
             mix=self._mix,
             locality=locality,
+            # the last step of an epoch has as many batches as the others
+            multiple=1 if batches == 1 else batches * self.batch_size,
         )
         loader = ResumableLoader(samples, sampler=order, **self._loading())
-        loader.order = order
+        loader.order, loader.valid_rows = order, samples.valid_rows
+        loader.batches_per_step = batches
         if trainer:
             loader.follow(trainer)
         return loader
@@ -281,7 +286,7 @@ class DemonstrationDataModule(LightningDataModule):
             "collate_fn": as_it_is,
             "multiprocessing_context": _clean_processes() if self._workers else None,
             # torch's own watchdog only sees the fork server, which itself waits for the worker
-            "worker_init_fn": end_with_parent if self._workers else None,
+            "worker_init_fn": _prepare_worker if self._workers else None,
         }
 
 
@@ -304,6 +309,12 @@ def split_episodes(
     wanted = min(wanted, count - 1)
     order = np.random.default_rng(seed).permutation(count)
     return np.sort(order[wanted:]), np.sort(order[:wanted])
+
+
+def _prepare_worker(number: int) -> None:
+    """Let the training process alone decide when this worker ends."""
+    ignore_stop_signals()
+    end_with_parent()
 
 
 def _clean_processes() -> BaseContext:

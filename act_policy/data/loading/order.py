@@ -1,5 +1,6 @@
 """The order of samples: a function of seed and epoch only, also after an interruption."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -50,8 +51,8 @@ class EpochOrder(DistributedSampler[int]):
     """Every sample once per epoch, in an order that depends only on seed and epoch.
 
     Several processes take turns (rank r takes r, r + n, ...), or one part each if samples must
-    stay together. As in the base class, the order is padded with its own beginning so that all
-    processes get the same number.
+    stay together. So that all processes get the same number, the order is filled up with its own
+    beginning; ~i in place of i says that sample i only fills a batch and is not to be learned.
 
     Args:
         count: number of samples.
@@ -60,6 +61,7 @@ class EpochOrder(DistributedSampler[int]):
         rank: of this process.
         mix: groups with weights, which show samples more or less often than once.
         locality: samples that must stay together.
+        multiple: the number of samples per process is a multiple of this.
     """
 
     def __init__(
@@ -70,10 +72,13 @@ class EpochOrder(DistributedSampler[int]):
         rank: int = 0,
         mix: Mix | None = None,
         locality: Locality | None = None,
+        multiple: int = 1,
     ) -> None:
         self.count = sum(mix.drawn) if mix else count
         """Number of samples per epoch."""
         super().__init__(range(self.count), processes, rank, shuffle=True, seed=seed)  # type: ignore[arg-type]
+        self.num_samples = math.ceil(self.num_samples / multiple) * multiple
+        self.total_size = self.num_samples * processes
         self._sample_count = count
         self._mix, self._locality = mix, locality
         self.place: Callable[[], tuple[int, int]] | None = None
@@ -82,16 +87,20 @@ class EpochOrder(DistributedSampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         epoch, seen = self.place() if self.place else (self.epoch, 0)
+        return iter(self.shares(epoch)[self.rank, seen:].tolist())
+
+    def shares(self, epoch: int) -> np.ndarray:
+        """Draw an epoch for all processes: int64 (processes, samples per process)."""
         blocks = self._locality.blocks if self._locality else None
         order = draw_epoch(self._sample_count, self.seed, epoch, self._mix, blocks)
-        order = np.resize(order, self.total_size)
+        order = np.append(order, ~np.resize(order, self.total_size - len(order)))
         if self._locality is None:
-            mine = order[self.rank :: self.num_replicas]
-        else:
-            share = np.split(order, self.num_replicas)[self.rank]
-            generator = np.random.default_rng((self.seed, epoch, self.rank))
-            mine = arrange(share, self._locality, generator)
-        return iter(mine[seen:].tolist())
+            return order.reshape(-1, self.num_replicas).T
+        shares = [
+            arrange(share, self._locality, np.random.default_rng((self.seed, epoch, rank)))
+            for rank, share in enumerate(np.split(order, self.num_replicas))
+        ]
+        return np.stack(shares)
 
 
 class ResumableLoader(DataLoader[Batch]):
@@ -103,30 +112,66 @@ class ResumableLoader(DataLoader[Batch]):
     """
 
     order: EpochOrder
+    valid_rows: np.ndarray
+    """int64 (samples,), rows of each sample's chunk that are not padding."""
+    batches_per_step = 1
+    """Batches of each process that make one step of the optimiser."""
+    _limit: int | float = 1.0
+    _counted: tuple[int, np.ndarray] | None = None
 
     def follow(self, trainer: Trainer) -> None:
         """Start every later iteration where this trainer stands."""
+        self._limit = trainer.limit_train_batches  # a number of batches, or a share of the epoch
 
         def place() -> tuple[int, int]:
-            limit = trainer.limit_train_batches  # a number of batches, or a share of the epoch
-            an_epoch = min(len(self), limit) if isinstance(limit, int) else int(len(self) * limit)
             done = trainer.fit_loop.epoch_loop.batch_progress.total.processed  # type: ignore[attr-defined]
-            epoch, batches = divmod(done, max(an_epoch, 1))
+            epoch, batches = self._find_batch(done)
             return epoch, batches * (self.batch_size or 1)
 
         self.order.place = place
+
+    def _find_batch(self, number: int) -> tuple[int, int]:
+        """Return the epoch of a batch counted over all epochs, and its number in that epoch."""
+        limit = self._limit
+        an_epoch = min(len(self), limit) if isinstance(limit, int) else int(len(self) * limit)
+        return divmod(number, max(an_epoch, 1))
+
+    def count_step(self, batch: int) -> tuple[int, int]:
+        """Count what a step learns from, over all its batches and all processes.
+
+        A mean over these numbers is the mean over one large batch; the mean of the batches' means
+        is not, because chunks at the end of an episode have fewer rows.
+
+        Args:
+            batch: the number of any of the step's batches, counted over all epochs.
+
+        Returns:
+            Rows that are not padding, and samples.
+        """
+        epoch, number = self._find_batch(batch)
+        if self._counted is None or self._counted[0] != epoch:
+            shares = self.order.shares(epoch)
+            learned = shares >= 0
+            each = np.stack([np.where(learned, self.valid_rows[shares], 0), learned])
+            per_step = (self.batch_size or 1) * self.batches_per_step
+            starts = np.arange(0, shares.shape[1], per_step)
+            self._counted = epoch, np.add.reduceat(each.sum(axis=1), starts, axis=1)
+        rows, samples = self._counted[1][:, number // self.batches_per_step].tolist()
+        return rows, samples
 
     def state_dict(self) -> dict[str, int]:
         """Return the sizes that must be equal to resume; Lightning saves them in checkpoints."""
         return {
             "samples": self.order.count,
             "batch_size": self.batch_size or 1,
+            "batches_per_step": self.batches_per_step,
             "seed": self.order.seed,
             "processes": self.order.num_replicas,
         }
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Raise UserError if the interrupted run had different batches."""
+        state = {"batches_per_step": 1, **state}  # older runs had one
         for name, here in self.state_dict().items():
             if state[name] != here:
                 raise UserError(

@@ -1,5 +1,6 @@
 """Checkpoints that survive a kill: each file is whole, either the old one or the new one."""
 
+import math
 import os
 import shutil
 from pathlib import Path
@@ -9,8 +10,9 @@ import lightning
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from act_policy.errors import UserError
+from act_policy.errors import UserError, check_whole_number
 from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
+from act_policy.training.callbacks.disk_room import check_room, size_of_checkpoint
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -41,13 +43,24 @@ def how_to_go_on(run: Path) -> str:
 class Checkpoints(lightning.Callback):
     """Keeps RUN/checkpoints/last.ckpt, and best.ckpt, the one with the lowest held-out L1.
 
-    Checkpoints are written after each held-out loss. Without held-out episodes they are written
-    equally often, and best is the same as last.
+    Checkpoints are written after each held-out loss, and last also where a signal ends training.
+    Without held-out episodes they are written equally often, and best is the same as last, as it is
+    before the first held-out loss.
+
+    keep_every: keep step_<number>.ckpt as well, every so many steps; None keeps no others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keep_every: int | None = None) -> None:
+        check_whole_number("callbacks.checkpoints.keep_every", keep_every or 1, 1)
+        self.keep_every = keep_every
         self.best: float | None = None
         self.saved_step = -1
+
+    def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Refuse to begin what the disk has no room for."""
+        if trainer.is_global_zero:
+            kept = (module.max_steps - trainer.global_step) // (self.keep_every or math.inf)
+            check_room(Path(trainer.default_root_dir), size_of_checkpoint(module), int(kept))
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
         """Save the policy that was just judged."""
@@ -58,15 +71,18 @@ class Checkpoints(lightning.Callback):
         self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save if there is no held-out loss to wait for."""
-        if trainer.enable_validation:
+        if not module.step_is_complete:
             return
-        if trainer.global_step % int(trainer.val_check_interval) == 0 or trainer.should_stop:
-            self._save(trainer, None)
+        if module.validation_is_due or trainer.should_stop:
+            if not trainer.enable_validation:  # else the held-out loss comes first
+                self._save(trainer, None)
+        elif self.keep_every and trainer.global_step % self.keep_every == 0:
+            trainer.save_checkpoint(self._kept(trainer))
 
     def _save(self, trainer: lightning.Trainer, held_out: float | None) -> None:
         if trainer.global_step == self.saved_step:
             return
-        is_best = held_out is None or self.best is None or held_out < self.best
+        is_best = self.best is None or (held_out is not None and held_out < self.best)
         if is_best:
             self.best = held_out
         for logger in trainer.loggers:
@@ -78,6 +94,14 @@ class Checkpoints(lightning.Callback):
         if is_best and trainer.is_global_zero:
             # after a kill between the two, a resumed run repeats the steps since the old last
             _same_file(best, last)
+        keeps = self.keep_every and trainer.global_step % self.keep_every == 0
+        if keeps and trainer.is_global_zero:
+            _same_file(last, self._kept(trainer))
+
+    @staticmethod
+    def _kept(trainer: lightning.Trainer) -> Path:
+        folder = Path(trainer.default_root_dir) / "checkpoints"
+        return folder / f"step_{trainer.global_step:08}.ckpt"
 
     def state_dict(self) -> dict[str, Any]:
         """Hold the lowest held-out loss so far."""

@@ -56,7 +56,8 @@ class Progress(lightning.Callback):
         if self._bar is not None:
             self._bar.update(trainer.global_step - self._bar.n)
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if trainer.global_step % every and not trainer.should_stop:
+        is_end = trainer.should_stop and not module.interrupted  # which adds no row to the file
+        if not module.step_is_complete or (trainer.global_step % every and not is_end):
             return
         metrics = {name: float(value) for name, value in module.measured.items()}
         # each process has the losses of its own part of the batch
@@ -71,7 +72,8 @@ class Progress(lightning.Callback):
         }
         self._samples, self._since = 0, now
         self._log(trainer, module, metrics)
-        self._show(trainer, module, {"train": f"{metrics['train_l1']:.4f}"})
+        if "train_l1" in metrics:  # else the step was left out
+            self._show(trainer, module, {"train": f"{metrics['train_l1']:.4f}"})
 
     def on_validation_start(self, trainer: lightning.Trainer, module: Any) -> None:
         """Stop the clock: held-out losses do not count as training time."""

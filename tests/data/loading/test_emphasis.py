@@ -88,6 +88,7 @@ def test_several_processes_share_an_epoch(folder, monkeypatch):
         data.trainer = SimpleNamespace(
             world_size=2,
             global_rank=rank,
+            accumulate_grad_batches=1,
             strategy=SimpleNamespace(root_device=torch.device("cpu")),
         )
         parts.append(places(data.train_dataloader()))

@@ -98,5 +98,5 @@ def test_several_processes_share_a_local_epoch(count, processes, workers):
     ]
     assert len({len(share) for share in shares}) == 1
     together = [sample for share in shares for sample in share]
-    assert set(together) == set(range(count))
+    assert sorted(sample for sample in together if sample >= 0) == list(range(count))
     assert len(together) - count < processes
