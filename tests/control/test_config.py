@@ -1,13 +1,21 @@
 """The owner's file: every key is known or refused."""
 
 import re
+import tomllib
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from act_policy import UserError
-from act_policy.control.config import JointConfig, config_from_dict, read_config
+from act_policy.control.config import (
+    JointConfig,
+    SafetyConfig,
+    TimingConfig,
+    config_from_dict,
+    read_config,
+)
 from tests.paths import ROOT
 
 EXAMPLE = re.compile(r"```toml\n(.*?)```", re.DOTALL)
@@ -18,9 +26,19 @@ def test_the_example_in_the_docs_is_read(tmp_path: Path) -> None:
     (example,) = EXAMPLE.findall(docs.read_text())
     (tmp_path / "robot.toml").write_text(example)
     config = read_config(tmp_path / "robot.toml")
+    assert replace(config.safety, max_action_age=None, hold_time=None) == SafetyConfig()
     assert config.joints["shoulder_pan.pos"].max_speed == 60
     assert config.joints["wrist_roll.pos"].wraps == (-180, 180)
-    assert config.cameras == {"front": "camera_0"}
+    assert config.cameras == {"front": "front"}
+
+
+def test_the_example_in_the_docs_has_every_key() -> None:
+    (example,) = EXAMPLE.findall((ROOT / "docs" / "robot.md").read_text())
+    written = tomllib.loads(example)
+    for table, config in (("safety", SafetyConfig), ("timing", TimingConfig)):
+        assert set(written[table]) == {field.name for field in fields(config)}
+    of_joints = {key for joint in written["joints"].values() for key in joint}
+    assert of_joints == {field.name for field in fields(JointConfig)}
 
 
 def test_json_says_the_same(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def main(
         0; 1 if a run ended while holding; 2 if something was refused or failed; 128 and the
         signal's number if one ended it.
     """
-    options = _parser(program).parse_args(arguments)
+    options = build_parser(program).parse_args(arguments)
     console, signals = Console(sys.stdout, sys.stderr), EndingSignals()
     with signals.raised():
         try:
@@ -79,7 +79,8 @@ def _user_errors(error: BaseException | None) -> list[UserError]:
     return found
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
+def build_parser(program: str) -> argparse.ArgumentParser:
+    """Describe every command and its options."""
     parser = argparse.ArgumentParser(
         prog=program, description="Run a policy on a robot: docs/robot.md."
     )
