@@ -118,7 +118,9 @@ class Contract:
         if rate < self.config.safety.slowest_rate * self.schema.rate:
             raise UserError(
                 f"rate: the robot gives {rate:.1f} observations per second, the policy was trained "
-                f"on {self.schema.rate:g}; a slower one would stretch every movement"
+                f"on {self.schema.rate:g}; a slower one would stretch every movement: end other "
+                "programs, let the cameras send smaller images or more of them, or lower "
+                "safety.slowest_rate"
             )
         return float(rate)
 
@@ -147,8 +149,8 @@ class Contract:
         ]
         if missing:
             sentences.append(
-                f"if the robot calls {', '.join(sorted(missing))} something else, say so under "
-                f"[{section}] in the config"
+                f"the robot has to have {', '.join(sorted(missing))} too; if it calls it something "
+                f"else, say so under [{section}] in the config"
             )
         if extra:
             sentences.append(f"if {', '.join(sorted(extra))} is not needed, add it to ignore")

@@ -208,7 +208,10 @@ def load_hook(spec: str, option: str) -> Callable[..., Any]:
     try:
         hook: Callable[..., Any] = getattr(importlib.import_module(module_name), function)
     except (ImportError, AttributeError) as error:
-        raise UserError(f"{option} {spec}: cannot be imported: {error}") from None
+        where = ""
+        if isinstance(error, ModuleNotFoundError) and error.name == module_name:
+            where = f"; start the command in the folder of {module_name}.py, which is not {here}"
+        raise UserError(f"{option} {spec}: cannot be imported: {error}{where}") from None
     except Exception as error:  # of the owner's module, which may raise anything
         raise UserError(f"{option} {spec}: cannot be imported: {error!r}") from error
     if not callable(hook):

@@ -37,15 +37,14 @@ class SimulatedArm:
         self._schema, self._space = contract.schema, contract.space
         self._lag, self._clock = lag, clock
         ranges = contract.ranges
-        self._shades = {name: _shades(levels) for name, levels in ranges.images.items()}
-        self._tints = {  # half of what red exceeds blue by
-            name: int(np.nan_to_num(255 * sum(levels.warmth) / 4))
-            for name, levels in ranges.images.items()
+        self._noise = {
+            camera.name: _draw_noise(camera, ranges.images.get(camera.name))
+            for camera in contract.schema.cameras
         }
+        self._looks = 0
         self._pose = np.nan_to_num((ranges.state_low + ranges.state_high) / 2)
         self._command = np.full(self._schema.action_size, np.nan)
         self._then = clock()
-        self._random = np.random.default_rng(0)
         self.action_names = self._schema.action_names
 
     def connect(self) -> None:
@@ -54,6 +53,7 @@ class SimulatedArm:
     def get_observation(self) -> Reading:
         """Read the joints as they are now, and images of them."""
         now = self._advance()
+        self._looks += 1
         joints = dict(zip(self._schema.state_names, map(float, self._pose), strict=True))
         images = {camera.name: self._image(camera) for camera in self._schema.cameras}
         return Reading(now, images, joints)
@@ -77,17 +77,30 @@ class SimulatedArm:
         return now
 
     def _image(self, camera: Camera) -> np.ndarray:
-        """Draw noise with one bar per joint."""
+        """Cut an image out of the camera's noise, one row further every time; a bar per joint."""
         height, width = camera.height, camera.width
-        shades = self._shades.get(camera.name, GREY)
-        image = self._random.integers(*shades, (height, width, 3), np.uint8, endpoint=True)
+        noise, first = self._noise[camera.name], self._looks % height
+        image: np.ndarray = noise[first : first + height].copy()
         for i, value in enumerate(self._pose):
             column = int((i + 0.5) / len(self._pose) * width)
             row = int((0.5 + 0.4 * np.tanh(value)) * height)
-            image[row:, column] = shades[1]
-        tint = np.array([1, 0, -1]) * self._tints.get(camera.name, 0)
-        drawn: np.ndarray = np.clip(image + tint, 0, 255).astype(np.uint8)
-        return drawn
+            image[row:, column] = noise.max()
+        return image
+
+
+def _draw_noise(camera: Camera, levels: ImageLevels | None) -> np.ndarray:
+    """Draw even noise of twice a camera's height (2 h, w, c).
+
+    To draw all of an image at every look would take most of the time between two.
+    """
+    shades, tint = GREY, 0
+    if levels is not None:
+        shades = _shades(levels)
+        tint = int(np.nan_to_num(255 * sum(levels.warmth) / 4))  # half of what red exceeds blue by
+    size = (2 * camera.height, camera.width, 3)
+    noise = np.random.default_rng(0).integers(*shades, size, endpoint=True)
+    drawn: np.ndarray = np.clip(noise + tint * np.array([1, 0, -1]), 0, 255).astype(np.uint8)
+    return drawn
 
 
 def _shades(levels: ImageLevels) -> tuple[int, int]:
