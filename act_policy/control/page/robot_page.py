@@ -52,7 +52,7 @@ def robot_page(subject: PageSubject, shown: Shown) -> str:
         most_events=MOST_EVENTS,
         events=tabulate(
             ("when", "what", "detail"),
-            [(f"{shown.now - at:.0f} s ago", kind, detail) for at, kind, detail in shown.events],
+            [(_format_ago(shown.now - at), kind, detail) for at, kind, detail in shown.events],
         ),
         about=tabulate(
             ("", ""),
@@ -71,20 +71,30 @@ def _name_camera(subject: PageSubject, name: str) -> str:
     return name if robots == name else f"{name} (the robot's {robots})"
 
 
+def _format_ago(seconds: float) -> str:
+    return f"{seconds:.0f} s ago".replace(" ", "\N{NO-BREAK SPACE}")  # on one line
+
+
 def _format_age(age: float) -> str:
     return "not yet" if np.isnan(age) else f"for {age:.0f} s"
 
 
 def _show_joints(subject: PageSubject, shown: Shown) -> list[dict[str, Any]]:
-    """One line per action, and per measured joint without one."""
+    """One line per action, and per state without one."""
     contract = subject.contract
     schema, space, ranges = contract.schema, contract.space, contract.ranges
+    # a velocity is shown beside the state of its name, which its command does not wait for
+    places = dict(zip(schema.state_names, range(len(schema.state_names)), strict=True))
+    shown_by = [
+        int(place) if place >= 0 else places.get(name, -1)
+        for name, place in zip(schema.action_names, space.measured, strict=True)
+    ]
     lines = [
         _show_joint(
             name,
             unit,
             space.kinds[i],
-            measured=shown.state[space.measured[i]] if space.measured[i] >= 0 else np.nan,
+            measured=shown.state[shown_by[i]] if shown_by[i] >= 0 else np.nan,
             command=shown.command[i],
             limits=(space.low[i], space.high[i]),
             demonstrated=(ranges.action_low[i], ranges.action_high[i]),
@@ -92,7 +102,7 @@ def _show_joints(subject: PageSubject, shown: Shown) -> list[dict[str, Any]]:
         for i, (name, unit) in enumerate(schema.actions)
     ]
     for i, (name, unit) in enumerate(schema.states):
-        if i not in space.measured:
+        if i not in shown_by:
             demonstrated = ranges.state_low[i], ranges.state_high[i]
             nothing = (np.nan, np.nan)
             line = _show_joint(name, unit, "state", shown.state[i], np.nan, nothing, demonstrated)

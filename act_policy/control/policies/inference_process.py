@@ -185,5 +185,8 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
                 failed = True
                 name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
                 pipe.send(Answer(captured, None, f"{name}{error}"))
-    except (EOFError, OSError):
-        os._exit(0)  # nobody is left to answer
+    except (EOFError, OSError):  # nobody is left to answer
+        with suppress(Exception):
+            if hasattr(policy, "close"):  # a policy server is told, and counts no lost connection
+                policy.close()
+        os._exit(0)

@@ -98,6 +98,8 @@ class FilmMaker:
             raw.unlink(missing_ok=True)
             if what == "drop" and name:
                 (self._folder / name).unlink(missing_ok=True)
+        for left in self._folder.glob(".*.raw"):  # of an episode that nobody judged
+            left.unlink(missing_ok=True)
 
 
 def _side_by_side(images: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -53,7 +53,7 @@ def write_report(folder: Path, results: TrialResults, turns: BlindTurns | None =
             (
                 _encode_film(folder / FILMS / episode.film) if episode.film else None,
                 f"{who}episode {episode.episode}: {'success' if episode.success else 'failure'}",
-                f"{_describe_state(episode)}{episode.seconds:g} s, ended by {episode.ended_by}",
+                f"{_describe_state(episode)}{episode.seconds:g} s; ended: {episode.ended_by}",
             )
             for who, episode in zip(played, results.episodes, strict=True)
         ],
@@ -101,7 +101,7 @@ def _as_text(value: Any) -> str:
         return "; ".join(map(_as_text, value))
     if isinstance(value, dict):
         return ", ".join(f"{key} {each}" for key, each in value.items())
-    return str(value)
+    return "none" if value is None else str(value)
 
 
 def _encode_film(path: Path) -> str | None:

@@ -34,7 +34,7 @@ STATE_KEY = "b: discard every run from this initial state, which cannot be set u
 class Phase(Enum):
     """What the trials wait for."""
 
-    RETURN = "returning to the start pose"
+    RETURN = "returning to the start pose; after a stop, enter goes on"
     RESET = "reset the scene, then press enter"
     RUN = "the policy runs"
     JUDGE = "judge"

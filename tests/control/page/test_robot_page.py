@@ -6,6 +6,7 @@ import signal
 import time
 import urllib.request
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from act_policy import UserError
 from act_policy.control.chunks.asynchronous import Answer
 from act_policy.control.config import RobotConfig
+from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.control.page.board import MOST_EVENTS, BoardReader, BoardWriter
 from act_policy.control.page.browser_access import SECURITY_HEADERS
 from act_policy.control.page.process import open_page, show_robot
@@ -69,6 +71,23 @@ def test_what_is_written_is_read(board: BoardWriter) -> None:
     assert [detail for _, _, detail in reader.read().events] == [
         str(number) for number in range(99, 99 - MOST_EVENTS, -1)
     ]
+
+
+def test_a_velocity_is_shown_beside_what_was_measured_of_it() -> None:
+    names, units = ("shoulder.pos", "x.vel"), ("deg", "m/s")
+    schema = replace(
+        SCHEMA, state_names=names, state_units=units, action_names=names, action_units=units
+    )
+    two = np.array([1.0, 0.5])
+    contract = Contract(schema, DemonstratedRanges(-two, two, -two, two, {}), RobotConfig())
+    with ExitStack() as stack:
+        board = BoardWriter(schema, CHUNK_LENGTH)
+        stack.callback(board.close)
+        board.show_reading({}, np.array([0.7, 0.123]))
+        shown = BoardReader(board.name, schema, CHUNK_LENGTH).read()
+    html = robot_page(PageSubject("policy.onnx", "my_robot:make", contract, CHUNK_LENGTH), shown)
+    assert html.count("<td>x.vel</td>") == 1
+    assert "0.123" in html
 
 
 def test_what_cannot_be_shown_is_no_fault(board: BoardWriter) -> None:

@@ -148,3 +148,19 @@ def test_killed_in_the_middle_of_an_episode_the_arm_holds_with_the_reason() -> N
     finally:
         inference.close()
         inference.close()
+
+
+class LeavingPolicy(MoodyPolicy):
+    """Notes that it was closed."""
+
+    def __init__(self, note: Path) -> None:
+        super().__init__()
+        self.note = note
+
+    def close(self) -> None:
+        self.note.write_text("closed")
+
+
+def test_a_policy_is_closed_with_its_process(tmp_path: Path) -> None:
+    InferenceProcess(partial(LeavingPolicy, tmp_path / "note")).close()
+    assert (tmp_path / "note").read_text() == "closed"

@@ -93,6 +93,14 @@ def test_an_episode_runs_for_its_time_and_is_judged(trials: Trials, tmp_path: Pa
     assert episode["seconds"] == pytest.approx(1.0, abs=0.11)
 
 
+def test_an_episode_that_nobody_judged_leaves_no_film(trials: Trials, tmp_path: Path) -> None:
+    trials.film.begin("episode_001.webp")
+    trials.film.look({"front": np.zeros((4, 6, 3), np.uint8)}, 0.0)
+    trials.film.end()
+    trials.film.close()
+    assert list((tmp_path / "films").iterdir()) == []
+
+
 def test_the_arm_returns_slowly_and_rests_until_enter(trials: Trials) -> None:
     trials.press("\n", 14)
     away = trials.bench.arm.joints["shoulder"]
