@@ -63,7 +63,7 @@ test-processors: setup  ## The numeric tests as on processors with AVX2, and wit
 
 bench: setup  ## Measure training, inference, rollouts and serving (PEER=python: LeRobot's too)
 	for suite in train infer rollout serve; do \
-		$(BIN)/python scripts/benchmark.py suite=$$suite $(if $(PEER),peer=$(PEER)) || exit 1; done
+		$(BIN)/python scripts/benchmark.py measure=$$suite $(if $(PEER),peer=$(PEER)) || exit 1; done
 
 clean:  ## Remove caches (never data or runs)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -140,7 +140,7 @@ def test_an_api_key_file_and_a_warning_on_an_open_port(policy_file: Path, tmp_pa
 def test_the_benchmark_counts_failures_and_memory(tmp_path: Path) -> None:
     done = subprocess.run(
         [
-            sys.executable, str(SCRIPT.with_name("benchmark.py")), "suite=serve", "recipe=tiny",
+            sys.executable, str(SCRIPT.with_name("benchmark.py")), "measure=serve", "recipe=tiny",
             "seconds=0.2", "repeats=2", "threads=1", "cameras={topview: [32, 32]}", "clients=3",
             "client_seconds=2", f"out={tmp_path}",
         ],
