@@ -23,7 +23,7 @@ DATASET = {"episodes": 8, "steps": 200, "height": 480, "width": 640, "rate": 50}
 def measure(config: Any) -> list[Row]:
     """Measure our loader on each kind of file, and the peer's on its own."""
     if config.peer is None:
-        raise UserError("suite=data needs peer=PYTHON: a Python with LeRobot writes the dataset")
+        raise UserError("measure=data needs peer=PYTHON: a Python with LeRobot writes the dataset")
     request = {
         **DATASET,
         "chunk_length": CHUNK_LENGTH,

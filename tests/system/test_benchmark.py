@@ -40,9 +40,9 @@ def call(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["suite=speed"], "suite=speed: expected one of "),
-        (["suite=data"], "suite=data needs peer=PYTHON"),
-        (["suite=train", "peer=/nowhere/python"], "peer=/nowhere/python: no such Python"),
+        (["measure=speed"], "measure=speed: expected one of "),
+        (["measure=data"], "measure=data needs peer=PYTHON"),
+        (["measure=train", "peer=/nowhere/python"], "peer=/nowhere/python: no such Python"),
     ],
 )
 def test_bad_input_is_named(arguments: list[str], message: str) -> None:
@@ -56,7 +56,7 @@ def test_bad_input_is_named(arguments: list[str], message: str) -> None:
 def test_each_suite_writes_positive_figures(suite: str, rows: int, tmp_path: Path) -> None:
     camera = "topview" if suite == "rollout" else "mine"
     done = call(
-        f"suite={suite}", "recipe=tiny", "seconds=0.1", "repeats=2", "threads=1",
+        f"measure={suite}", "recipe=tiny", "seconds=0.1", "repeats=2", "threads=1",
         f"cameras={{{camera}: [32, 32]}}", f"out={tmp_path}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
