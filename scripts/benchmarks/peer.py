@@ -22,9 +22,9 @@ ALOHA_SAMPLE = 100
 def main(request: Any) -> dict[str, Any]:
     """Measure the requested suite."""
     package, suites = "lerobot", {"train": train, "infer": infer, "rollout": rollout, "data": data}
-    if request.suite == "rollout" and "/Aloha" in request.environment:
+    if request.measure == "rollout" and "/Aloha" in request.environment:
         package, suites = "gym-aloha", {"rollout": aloha_rollout}
-    value, more = suites[request.suite](request)
+    value, more = suites[request.measure](request)
     name = "LeRobot" if package == "lerobot" else package
     return {"who": f"{name} {version(package)}", "value": value, **more}
 
