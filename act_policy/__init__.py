@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from act_policy.cli.python import train as train
+    from act_policy.cli.training.python import train as train
     from act_policy.control.chunks.executor import ChunkExecutor as ChunkExecutor
     from act_policy.control.policies.onnx_policy import OnnxPolicy as OnnxPolicy
     from act_policy.control.policies.remote_policy import RemotePolicy as RemotePolicy

@@ -28,7 +28,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from act_policy.cli.entry import load_yaml, make_settings, plain
-from act_policy.cli.plan import MADE, end_in_time, is_planned, plan_run
+from act_policy.cli.training.plan import MADE, end_in_time, is_planned, plan_run
 
 
 def main(config: DictConfig) -> float | None:
@@ -43,8 +43,8 @@ def train_run(config: DictConfig) -> float | None:
     """Do what `main` does, without the answer to early signals."""
     from act_policy.errors import UserError
     from act_policy.system.stop_signals import StoppedBySignal
-    from act_policy.training import run_folder
-    from act_policy.training.launch import end_with_starter, is_first_process
+    from act_policy.training.engine.launch import end_with_starter, is_first_process
+    from act_policy.training.run import run_folder
 
     begin_seconds = time.monotonic()
     first_process = is_first_process()
@@ -78,12 +78,12 @@ def train_run(config: DictConfig) -> float | None:
     from act_policy.training.callbacks.planned_time import PlannedTime
     from act_policy.training.callbacks.wandb_files import WandbFiles
     from act_policy.training.check_demonstrations import check_demonstrations
+    from act_policy.training.engine.trainer import quiet_lightning
     from act_policy.training.fine_tuning import network_config
     from act_policy.training.losses import ORIGINAL_KL_WEIGHT
-    from act_policy.training.metrics_file import MetricsFile
     from act_policy.training.plan.costs import parse_time
-    from act_policy.training.resume import finished
-    from act_policy.training.trainer import quiet_lightning
+    from act_policy.training.run.metrics_file import MetricsFile
+    from act_policy.training.run.resume import finished
 
     quiet_lightning()
     if checkpoint and "budget" in config.given:
@@ -174,7 +174,7 @@ def train_run(config: DictConfig) -> float | None:
         print(f"trained {trainer.global_step} steps in {training.minutes:.1f} minutes: {folder}")
         print(trainer.profiler.describe_shares(config.data.workers))
         if config.plan == MADE:
-            from act_policy.cli.ending import conclude
+            from act_policy.cli.training.ending import conclude
 
             conclude(folder, data)
     rows = read_metrics(folder / run_folder.METRICS_FILE)
@@ -184,7 +184,7 @@ def train_run(config: DictConfig) -> float | None:
 def extend(config: DictConfig, checkpoint: Path) -> None:
     """Move the end of a run that is resumed to where its new budget ends."""
     from act_policy.training.plan.costs import parse_time
-    from act_policy.training.resume import steps_within
+    from act_policy.training.run.resume import steps_within
 
     seconds = parse_time("budget", config.budget)
     if "max_steps" not in config.given:
@@ -215,7 +215,7 @@ def saved_config(config: DictConfig, given: set[str]) -> DictConfig | None:
         )
     if config.resume is None:
         return None
-    from act_policy.training.run_folder import CONFIG_FILE, find_run
+    from act_policy.training.run.run_folder import CONFIG_FILE, find_run
 
     if str(config.resume) == "auto":
         return start_or_go_on(config)
@@ -234,7 +234,7 @@ def saved_config(config: DictConfig, given: set[str]) -> DictConfig | None:
 def start_or_go_on(config: DictConfig) -> DictConfig | None:
     """Load the configuration of the run in out= where it has a checkpoint; else None: start it."""
     from act_policy.errors import UserError
-    from act_policy.training.run_folder import CONFIG_FILE, find_checkpoint
+    from act_policy.training.run.run_folder import CONFIG_FILE, find_checkpoint
 
     if config.out is None:
         raise UserError("resume=auto: give out=RUN too, the run that is started or goes on")

@@ -1,1 +1,1 @@
-"""Training: optimizer (the learning rate), losses, policy_training, callbacks, run folder."""
+"""Training: policy_training (a step), losses, optimizer; rooms plan, engine, callbacks, run."""

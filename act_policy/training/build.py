@@ -18,7 +18,7 @@ from act_policy.training.augmentation import Augmentation, AugmentationConfig
 from act_policy.training.fine_tuning import start_from
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.training.policy_training import PolicyTraining
-from act_policy.training.resume import check_same_averaging, find_statistics
+from act_policy.training.run.resume import check_same_averaging, find_statistics
 
 NOBODY_CHOSE = Execution()
 

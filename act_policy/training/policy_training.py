@@ -20,7 +20,7 @@ from act_policy.model.policy import ACTPolicy
 from act_policy.model.prefix import committed_rows
 from act_policy.training.augmentation import Augmentation
 from act_policy.training.averaged_weights import average_weights
-from act_policy.training.compilation import compile_network
+from act_policy.training.engine.compilation import compile_network
 from act_policy.training.losses import action_l1, gaussian_kl
 from act_policy.training.non_finite import NonFiniteSteps
 from act_policy.training.optimizer import OptimizerConfig, build_optimizer, parameter_groups

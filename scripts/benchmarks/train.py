@@ -35,8 +35,8 @@ def training_row(config: Any, settings: Any, who: str) -> Row:
     from hydra.utils import instantiate
     from torch.utils.data import DataLoader
 
+    from act_policy.training.engine.trainer import build_trainer
     from act_policy.training.policy_training import PolicyTraining
-    from act_policy.training.trainer import build_trainer
 
     class Clock(lightning.Callback):
         """Records the end of every step; stops training after enough steps."""

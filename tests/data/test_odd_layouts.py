@@ -16,7 +16,7 @@ from act_policy.data.reader_config import ReaderConfig
 from act_policy.data.selection.demonstrations import open_demonstrations
 from act_policy.errors import UserError
 from act_policy.training.check_demonstrations import check_demonstrations
-from act_policy.training.run_folder import check_free
+from act_policy.training.run.run_folder import check_free
 from tests.data.lerobot_for_tests import change_info
 from tests.data.oddities_for_tests import (
     FORMATS,

@@ -8,7 +8,7 @@ import yaml
 from omegaconf import OmegaConf
 
 import act_policy
-from act_policy.cli.plan import end_in_time
+from act_policy.cli.training.plan import end_in_time
 from act_policy.errors import UserError
 from act_policy.execution import Execution
 from act_policy.model.policy import ACTPolicy

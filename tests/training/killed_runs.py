@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from act_policy.cli import commands, entry, train  # noqa: F401
-from act_policy.training.launch import end_when_orphaned
+from act_policy.training.engine.launch import end_when_orphaned
 from tests.training.several_processes import PATIENCE, free_port, srun_environment
 from tests.training.training_for_tests import write_demonstrations
 

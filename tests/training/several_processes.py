@@ -100,7 +100,7 @@ def run_in_processes(processes: int, folder: Path, **options: Any) -> list[dict[
 
 
 def _train(rank: int, processes: int, port: int, options: dict[str, Any]) -> None:
-    from act_policy.training.launch import end_when_orphaned
+    from act_policy.training.engine.launch import end_when_orphaned
     from tests.training.training_for_tests import run_training
 
     end_when_orphaned()

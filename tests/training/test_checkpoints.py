@@ -15,7 +15,7 @@ from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.callbacks import checkpoints
 from act_policy.training.callbacks.checkpoints import AtomicCheckpointIO
-from act_policy.training.run_folder import find_checkpoint
+from act_policy.training.run.run_folder import find_checkpoint
 from tests.training.training_for_tests import Run, assert_same_weights, run_training
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from act_policy.errors import UserError
-from act_policy.training.loggers import build_tensorboard, build_wandb
+from act_policy.training.engine.loggers import build_tensorboard, build_wandb
 
 
 def test_tensorboard_writes_into_the_run_or_is_named_as_missing(tmp_path: Path) -> None:

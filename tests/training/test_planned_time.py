@@ -10,7 +10,7 @@ import pytest
 from act_policy.errors import UserError
 from act_policy.training.callbacks.planned_time import PlannedTime
 from act_policy.training.callbacks.progress import Progress
-from act_policy.training.resume import steps_within
+from act_policy.training.run.resume import steps_within
 from tests.training.training_for_tests import run_training
 
 

@@ -12,13 +12,14 @@ import torch
 from act_policy import ACTPolicy
 from act_policy.data.loading.batches import Batch
 from act_policy.errors import UserError
-from act_policy.training import policy_training, resume
+from act_policy.training import policy_training
 from act_policy.training.build import build_training
+from act_policy.training.engine.trainer import build_trainer
 from act_policy.training.losses import action_l1
-from act_policy.training.metrics_file import MetricsFile
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.training.policy_training import PolicyTraining
-from act_policy.training.trainer import build_trainer
+from act_policy.training.run import resume
+from act_policy.training.run.metrics_file import MetricsFile
 from tests.policy_for_tests import LONGEST_PATH
 from tests.tolerance import network_rounding
 from tests.training.training_for_tests import (

@@ -9,7 +9,7 @@ import pytest
 
 from act_policy.errors import UserError
 from act_policy.training.callbacks.progress import Progress
-from act_policy.training.metrics_file import MetricsFile
+from act_policy.training.run.metrics_file import MetricsFile
 from tests.training.training_for_tests import make_data, run_training
 
 

@@ -11,8 +11,8 @@ import torch
 
 from act_policy.errors import UserError
 from act_policy.training.optimizer import OptimizerConfig
-from act_policy.training.resume import finished
-from act_policy.training.run_folder import check_free, find_run, write_start
+from act_policy.training.run.resume import finished
+from act_policy.training.run.run_folder import check_free, find_run, write_start
 from tests.training.training_for_tests import (
     NO_CVAE,
     Recorder,

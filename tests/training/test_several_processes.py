@@ -11,7 +11,7 @@ import pytest
 
 from act_policy.data.loading.order import EpochOrder, ResumableLoader
 from act_policy.errors import UserError
-from act_policy.training.launch import Launch, find_launch, is_first_process
+from act_policy.training.engine.launch import Launch, find_launch, is_first_process
 from tests.training.several_processes import (
     run_in_processes,
     srun_environment,

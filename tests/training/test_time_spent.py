@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from act_policy.training.time_spent import (
+from act_policy.training.engine.time_spent import (
     CHECKPOINTS,
     DATA,
     HELD_OUT,

@@ -10,8 +10,8 @@ import torch
 from act_policy import ACTPolicy
 from act_policy.training.build import build_training, train
 from act_policy.training.callbacks.checkpoints import Checkpoints
+from act_policy.training.engine.trainer import build_trainer
 from act_policy.training.optimizer import OptimizerConfig
-from act_policy.training.trainer import build_trainer
 from tests.training.training_for_tests import TINY, Run, make_data
 
 pytestmark = [

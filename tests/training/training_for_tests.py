@@ -18,10 +18,10 @@ from act_policy.training.build import build_training, train
 from act_policy.training.callbacks.checkpoints import Checkpoints
 from act_policy.training.callbacks.progress import Progress
 from act_policy.training.callbacks.stop_on_signal import StopOnSignal
-from act_policy.training.metrics_file import MetricsFile
+from act_policy.training.engine.trainer import build_trainer
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.training.policy_training import PolicyTraining
-from act_policy.training.trainer import build_trainer
+from act_policy.training.run.metrics_file import MetricsFile
 from act_policy.types import Camera, Schema
 from tests.policy_for_tests import SMALLEST
 

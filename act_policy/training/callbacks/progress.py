@@ -8,8 +8,8 @@ import lightning
 import torch
 from tqdm import tqdm
 
-from act_policy.training.metrics_file import MetricsFile
 from act_policy.training.plan.plan import show_seconds
+from act_policy.training.run.metrics_file import MetricsFile
 
 BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {rate_fmt}{postfix}]"
 """tqdm's own, without the time that it expects to be left: a limit in minutes may come first."""

@@ -11,8 +11,8 @@ from torch import Tensor
 from act_policy.data.loading.batches import Batch
 from act_policy.report.learning_curves import ERROR_PREFIX, draw_learning_curves
 from act_policy.report.page import render_page, write_page
-from act_policy.training.metrics_file import MetricsFile
-from act_policy.training.run_folder import REPORT_FILE
+from act_policy.training.run.metrics_file import MetricsFile
+from act_policy.training.run.run_folder import REPORT_FILE
 
 
 class TrainingReport(lightning.Callback):

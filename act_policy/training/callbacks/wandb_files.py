@@ -8,7 +8,7 @@ import lightning
 from lightning.pytorch.loggers import WandbLogger
 
 from act_policy.data.loading.batches import Batch
-from act_policy.training.run_folder import CONFIG_FILE, REPORT_FILE
+from act_policy.training.run.run_folder import CONFIG_FILE, REPORT_FILE
 
 PICTURES = 4
 """Number of samples whose images are logged."""

@@ -14,7 +14,7 @@ from act_policy.model.policy import ACTPolicy
 from act_policy.report.learning_curves import draw_learning_curves, read_metrics
 from act_policy.report.page import render_page, write_page
 from act_policy.report.pieces import format_count
-from act_policy.training.run_folder import METRICS_FILE, REPORT_FILE
+from act_policy.training.run.run_folder import METRICS_FILE, REPORT_FILE
 
 CHUNKS = 200
 """Predicted to measure the error."""

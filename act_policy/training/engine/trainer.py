@@ -18,8 +18,8 @@ from lightning.pytorch.loggers.logger import Logger
 
 from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.training.callbacks.checkpoints import AtomicCheckpointIO
-from act_policy.training.launch import Launch, find_launch
-from act_policy.training.time_spent import TimeSpent
+from act_policy.training.engine.launch import Launch, find_launch
+from act_policy.training.engine.time_spent import TimeSpent
 
 
 def build_trainer(

@@ -6,7 +6,7 @@ from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 from lightning.pytorch.loggers.logger import Logger
 
 from act_policy.errors import UserError
-from act_policy.training.launch import is_first_process
+from act_policy.training.engine.launch import is_first_process
 
 
 def build_tensorboard(save_dir: str) -> Logger:

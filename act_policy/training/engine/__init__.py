@@ -1,0 +1,1 @@
+"""Lightning made to run here: trainer, loggers, processes, compilation, where time goes."""
