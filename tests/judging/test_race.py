@@ -31,7 +31,9 @@ def test_the_beaten_drop_out_and_the_best_is_left() -> None:
     assert race.judged[0, 2].pairs == race.states_used(0)
 
 
-@pytest.mark.parametrize("rates", [(0.3, 0.8, 0.6), (0.9, 0.9, 0.9, 0.2)])
+@pytest.mark.parametrize(
+    "rates", [(0.3, 0.8, 0.6), pytest.param((0.9, 0.9, 0.9, 0.2), marks=pytest.mark.slow)]
+)
 def test_the_result_does_not_depend_on_the_number_of_workers(rates: tuple[float, ...]) -> None:
     outcomes = draw(rates)
     results = []

@@ -96,6 +96,7 @@ def test_resume_with_emphasis_is_exact(demonstrations: Path, tmp_path: Path) -> 
         run_training(demonstrations, tmp_path / "run", checkpoint=checkpoint)
 
 
+@pytest.mark.slow
 def test_resume_with_workers_is_exact(straight: Run, demonstrations: Path, tmp_path: Path) -> None:
     first = run_training(demonstrations, tmp_path, stop_at=3, workers=2)
     checkpoint = first.checkpoints / "last.ckpt"

@@ -64,6 +64,8 @@ TINY: dict[str, Any] = SMALLEST | {
     "backbone": "resnet18",
     "backbone_norm": "batch",
     "camera_embedding": True,
+    "prefix_length": 0,
+    "prefix_as": "tokens",
 }
 NO_CVAE: dict[str, Any] = {"latent_size": 0, "latent_layers": 0}
 

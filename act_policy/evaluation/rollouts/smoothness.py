@@ -38,7 +38,7 @@ class DemonstratedMotion(NamedTuple):
     def measure(cls, demonstrations: Sequence[Float[np.ndarray, "_ a"]]) -> "DemonstratedMotion":
         """Measure the demonstrations' actions."""
         jerk = _mean_jerk(demonstrations)
-        moves = np.ptp(np.concatenate(demonstrations), axis=0) > STILL
+        moves = np.max([np.ptp(one, axis=0) for one in demonstrations], axis=0) > STILL
         steps = np.concatenate([np.abs(np.diff(one, axis=0)) for one in demonstrations])
         largest = [
             np.percentile(column[column > 0], 99) if moving else np.inf

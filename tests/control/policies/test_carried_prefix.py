@@ -47,7 +47,7 @@ def predict(request: pytest.FixtureRequest) -> Iterator[Predict]:
 
     def ask(observation: Observation[np.ndarray]) -> np.ndarray:
         process.submit(observation, 0.0)
-        answer = process.wait(60)
+        answer = process.wait(60.0)
         assert answer is not None
         assert answer.chunk is not None, answer.error
         return answer.chunk

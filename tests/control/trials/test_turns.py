@@ -78,6 +78,7 @@ def test_a_discarded_state_takes_both_runs_with_it() -> None:
     assert turns.drop_state() == []  # nothing has run from it
 
 
+@pytest.mark.slow
 def test_three_policies_run_from_each_state_until_their_pairs_are_decided() -> None:
     results = TrialResults(dict(SUBJECT))
     turns = make(40, results, ["bad", "good", "also good"])

@@ -71,7 +71,7 @@ def fit(folder, workers=0, resume=None, callbacks=(), fail_at=None, batch_size=5
     return module
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_run_resumed_at_any_step_sees_the_same_samples(make_folder, tmp_path, workers):
     folder = make_folder([10, 10, 10])
     saver = ModelCheckpoint(tmp_path / "saved", "{step}", every_n_train_steps=1, save_top_k=-1)
@@ -91,6 +91,7 @@ def test_a_run_without_workers_can_be_resumed_with_workers(make_folder, tmp_path
     assert fit(folder, 2, tmp_path / "saved" / "step=5.ckpt").seen == whole.seen[5:]
 
 
+@pytest.mark.slow
 def test_an_interrupted_batch_is_repeated(make_folder, tmp_path):
     folder = make_folder([10, 10, 10])
     whole = fit(folder)

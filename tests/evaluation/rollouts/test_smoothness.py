@@ -25,6 +25,13 @@ def test_a_demonstration_is_as_smooth_as_the_demonstrations() -> None:
     assert smoothness.jumps <= 0.04
 
 
+def test_demonstrations_that_stand_still_in_different_places_have_no_steps() -> None:
+    still = [np.full((30, 1), place, np.float32) for place in (0.05, -0.05)]
+    motion = DemonstratedMotion.measure(still)
+    assert np.isnan(motion.jerk).all()
+    assert np.isinf(motion.largest_step).all()
+
+
 def test_a_jump_counts_where_a_chunk_begins(motion: DemonstratedMotion) -> None:
     actions = sway()
     actions[50:, 1] += 1.0  # more than the 0.2 of the largest steps

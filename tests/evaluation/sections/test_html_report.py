@@ -91,10 +91,14 @@ def test_rollouts_play_and_failures_are_grouped(rollout_report: Path) -> None:
 
 
 def test_what_is_shown_is_what_the_policy_looked_at() -> None:
-    episode = EpisodeResult(0, True, 217, np.zeros((217, 1), np.float32))
-    assert _asked(episode, 60, 4) == [0, 60, 120, 180]
-    assert _asked(episode, 100, 4) == [0, 100, 200]
-    assert _asked(episode, 1, 2) == [0, 216]
+    def episode(execute_steps: int) -> EpisodeResult:
+        steps = np.arange(217)
+        captured = steps - steps % execute_steps
+        return EpisodeResult(0, True, 217, np.zeros((217, 1), np.float32), captured=captured)
+
+    assert _asked(episode(60), 4) == [0, 60, 120, 180]
+    assert _asked(episode(100), 4) == [0, 100, 200]
+    assert _asked(episode(1), 2) == [0, 216]
 
 
 def test_joints_are_actions_of_the_same_name_and_unit() -> None:
