@@ -42,7 +42,7 @@ _MODULES = {
     "Schema": "types",
     "UserError": "errors",
     "open_dataset": "data.open",
-    "train": "cli.python",
+    "train": "cli.training.python",
 }
 __all__ = list(_MODULES)
 
