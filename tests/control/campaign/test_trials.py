@@ -102,6 +102,7 @@ class Operator:
                     process.stdin.write(key)
             process.stdin.flush()
         process.stdin.close()
+        process.stdout.close()
         return process.wait(timeout=60), "".join(output)
 
     def sees_reach(self, address: str) -> bool:
