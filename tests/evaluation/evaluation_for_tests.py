@@ -7,6 +7,7 @@ goes to where a black image means.
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,9 +132,10 @@ class CrashingEnv(ReachEnv):
         self.marker = marker
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        if seed == 12 and not self.marker.exists():
-            self.marker.touch()
-            os._exit(7)
+        if seed == 12:
+            with suppress(FileExistsError):  # of several processes one makes the file
+                self.marker.touch(exist_ok=False)
+                os._exit(7)
         return super().reset(seed=seed)
 
 
