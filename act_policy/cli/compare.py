@@ -22,12 +22,8 @@ UNDECIDED = 3
 
 def main(config: Any) -> None:
     """Check the settings, compare, print the verdicts."""
-    from rich.console import Console
-    from rich.table import Table
-
     from act_policy.evaluation.compare import RESULT_FILE, ComparisonConfig, compare
     from act_policy.evaluation.results import list_reruns
-    from act_policy.evaluation.sections.comparison_report import tabulate_policies
     from act_policy.report.verdicts import say_verdict
     from act_policy.sim.rendering import choose_gl_backend
 
@@ -44,11 +40,7 @@ def main(config: Any) -> None:
         workers=None if config.workers == "auto" else config.workers,
         films=config.films,
     )
-    columns = ("policy", "letters", "successes", "success rate")  # the page shows more
-    table = Table(*columns, title=report["environment"], title_justify="left")
-    for row in tabulate_policies(report).rows:
-        table.add_row(*row[: len(columns)])
-    Console().print(table)
+    print_policies(report, "policy")
     for verdict in report["verdicts"]:
         print(say_verdict(verdict, settings.margin))
     for rerun in list_reruns({one["name"]: one for one in report["policies"]}):
@@ -56,6 +48,20 @@ def main(config: Any) -> None:
     print(f"written: {out / RESULT_FILE} and report.html beside it")
     if not report["decided"]:
         sys.exit(UNDECIDED)
+
+
+def print_policies(report: Mapping[str, Any], compared: str) -> None:
+    """Print a report's policies, or whatever else was compared, with letters and success rates."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from act_policy.evaluation.sections.comparison_report import tabulate_policies
+
+    columns = (compared, "letters", "successes", "success rate")  # the page shows more
+    table = Table(*columns, title=report["environment"], title_justify="left")
+    for row in tabulate_policies(report).rows:
+        table.add_row(*row[: len(columns)])
+    Console().print(table)
 
 
 def read_contestants(policies: Any, source: Mapping[str, Any]) -> list[Any]:

@@ -12,20 +12,16 @@ command continues a race that was interrupted.
 from pathlib import Path
 from typing import Any
 
-from act_policy.cli.compare import find_all_demonstrations
+from act_policy.cli.compare import find_all_demonstrations, print_policies
 from act_policy.cli.entry import make_settings, plain
 from act_policy.errors import UserError
 
 
 def main(config: Any) -> None:
     """Check the settings, let the candidates race, print the winner and why."""
-    from rich.console import Console
-    from rich.table import Table
-
     from act_policy.checkpoints.locate import find_run
     from act_policy.checkpoints.source import Source
     from act_policy.evaluation.rollouts.contest import Contestant
-    from act_policy.evaluation.sections.comparison_report import tabulate_policies
     from act_policy.evaluation.tune import RESULT_FILE, TuningConfig, tune
     from act_policy.execution import Execution
     from act_policy.sim.rendering import choose_gl_backend
@@ -52,11 +48,7 @@ def main(config: Any) -> None:
         workers=None if config.workers == "auto" else config.workers,
         films=config.films,
     )
-    columns = ("candidate", "letters", "successes", "success rate")  # the page shows more
-    table = Table(*columns, title=report["environment"], title_justify="left")
-    for row in tabulate_policies(report).rows:
-        table.add_row(*row[: len(columns)])
-    Console().print(table)
+    print_policies(report, "candidate")
     chosen = Execution.from_dict(report["chosen"])
     print(f"{chosen} ({chosen.reason})")
     if (kept := report["kept_in"]) is not None:

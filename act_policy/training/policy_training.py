@@ -140,7 +140,12 @@ class PolicyTraining(lightning.LightningModule):
         batch = samples.__getitems__(list(range(min(data.batch_size, len(samples)))))
         batch = self.transfer_batch_to_device(batch, self.device, 0)
         precision = self.trainer.precision_plugin
-        said = compile_network(self.policy, batch, precision.train_step_context())
+
+        def predict() -> Tensor:
+            seen = self._commit(batch, batch.observation)
+            return self.predict(self.policy, batch, "auto", seen)[0].actions
+
+        said = compile_network(self.policy, predict, precision.train_step_context())
         if self.trainer.is_global_zero:
             print(f"compile=true: {said}", flush=True)
 
@@ -180,16 +185,20 @@ class PolicyTraining(lightning.LightningModule):
         seen = batch.observation
         if self.augmentation is not None:
             seen = self.augmentation(seen, self.policy.normalizer.state_mean)
-        if length := self.policy.prefix_length:
-            scale = self.policy.normalizer.action_scale
-            seen = seen._replace(prefix=draw_prefix(batch.actions, batch.is_pad, length, scale))
-        l1, kl = self.losses(self.policy, batch, "auto", seen)
+        l1, kl = self.losses(self.policy, batch, "auto", self._commit(batch, seen))
         of_rows, of_samples = self._shares(batch)
         self._measure("train_l1", l1 := l1 * of_rows)
         if kl is None or self.kl_weight is None:
             return l1
         self._measure("train_kl", kl := kl * of_samples)
         return l1 + self.kl_weight * kl
+
+    def _commit(self, batch: Batch, seen: Observation[Tensor]) -> Observation[Tensor]:
+        """Show the first actions as committed ones, if the policy knows of them."""
+        if not (length := self.policy.prefix_length):
+            return seen
+        scale = self.policy.normalizer.action_scale
+        return seen._replace(prefix=draw_prefix(batch.actions, batch.is_pad, length, scale))
 
     def _shares(self, batch: Batch) -> tuple[Tensor | float, Tensor | float]:
         """Compute the factors by which the mean of all batches' losses is that of one large batch.

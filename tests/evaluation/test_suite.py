@@ -214,7 +214,7 @@ def test_a_suite_is_read_from_plain_values() -> None:
     made = Suite.from_config({"name": "s", "control": "usual", "rows": rows})
     assert made.rows[0] == SuiteRow("usual", "control")
     assert made.rows[1].disturbance == Disturbance(Appearance(light=(0.0, 0.0, 0.0)))
-    with pytest.raises(UserError, match="no row 'normal', which control= names"):
+    with pytest.raises(UserError, match="control='normal' names none of its rows"):
         Suite.from_config({"name": "s", "control": "normal", "rows": rows})
     with pytest.raises(UserError, match="row 'dark': unknown disturbance lamp"):
         SuiteRow.from_config("dark", {"group": "light", "disturb": {"lamp": 1}})

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -61,6 +62,17 @@ def make_policy(
         **fields,
     }
     return ACTPolicy(ACTConfig.for_schema(schema, **settings), schema, statistics).eval()
+
+
+def export_everything(policy: ACTPolicy, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Export a policy to `folder`/out in every format and precision."""
+    policy.save(folder / "bundle")
+    return run_script(
+        f"checkpoint={folder / 'bundle'}",
+        "format=[bundle,onnx,pt2,policy_package]",
+        "precision=[fp32,fp16,int8]",
+        f"out={folder / 'out'}",
+    )
 
 
 def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -24,7 +24,7 @@ from act_policy.export.policy_package import PackagePolicy
 from act_policy.export.pt2 import Pt2Policy
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import Observation
-from tests.export.export_for_tests import LARGEST_ACTION, make_policy, run_script
+from tests.export.export_for_tests import LARGEST_ACTION, export_everything, make_policy, run_script
 from tests.tolerance import network_rounding
 
 LONGEST_PATH = 1000
@@ -42,13 +42,7 @@ def policy() -> ACTPolicy:
 @pytest.fixture(scope="module")
 def exported(policy: ACTPolicy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export")
-    policy.save(folder / "bundle")
-    result = run_script(
-        f"checkpoint={folder / 'bundle'}",
-        "format=[bundle,onnx,pt2,policy_package]",
-        "precision=[fp32,fp16,int8]",
-        f"out={folder / 'out'}",
-    )
+    result = export_everything(policy, folder)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert len(result.stdout.splitlines()) < 12

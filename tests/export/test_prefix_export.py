@@ -13,7 +13,7 @@ from act_policy.export.parity import measure_parity, random_observation
 from act_policy.export.policy_package import PackagePolicy
 from act_policy.export.pt2 import Pt2Policy
 from act_policy.model.policy import ACTPolicy
-from tests.export.export_for_tests import make_policy, run_script
+from tests.export.export_for_tests import export_everything, make_policy
 
 LENGTH = 3
 
@@ -26,13 +26,7 @@ def policy() -> ACTPolicy:
 @pytest.fixture(scope="module")
 def exported(policy: ACTPolicy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export")
-    policy.save(folder / "bundle")
-    result = run_script(
-        f"checkpoint={folder / 'bundle'}",
-        "format=[bundle,onnx,pt2,policy_package]",
-        "precision=[fp32,fp16,int8]",
-        f"out={folder / 'out'}",
-    )
+    result = export_everything(policy, folder)
     assert result.returncode == 0, result.stderr
     return folder / "out"
 

@@ -64,7 +64,7 @@ def find_takeovers(dataset: DemonstrationDataset, episodes: Sequence[int]) -> np
     Demonstrations are a person's from beginning to end, and no takeover.
 
     Raises:
-        UserError: there is no such step in `episodes`.
+        UserError: nobody took over in any of `episodes`.
     """
     parts = dataset.parts if isinstance(dataset, MixedDataset) else [dataset]
     every = [_taken_over(part, e) for part in parts for e in range(len(part.episodes))]

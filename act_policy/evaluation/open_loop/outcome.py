@@ -7,7 +7,7 @@ from act_policy.evaluation.open_loop.score import HOLD_STILL, NEAREST, POLICY, O
 from act_policy.report.learning_curves import Row
 
 NO_BETTER = 0.9
-"""Share of a baseline's error from which on a policy is no better than it."""
+"""A policy whose error is more than this share of a baseline's does not beat it."""
 OVERFITTED = 2.0
 """Times the error in training. On dial-turn 0.20 and 0.08 with 50 demonstrations meant 55 of 100,
 0.12 and 0.09 with 200 meant 89 (docs/recipe.md)."""

@@ -58,8 +58,8 @@ class Delay:
             check_whole_number("blend_steps", self.blend_steps, 0)
             if self.stop_and_wait:
                 raise UserError(
-                    f"blend_steps={self.blend_steps}: with stop_and_wait=true there is no chunk to "
-                    "blend from; leave one of the two out"
+                    f"blend_steps={self.blend_steps}: the arm waits with stop_and_wait=true, "
+                    "so chunks do not overlap; leave one of the two out"
                 )
 
     @property

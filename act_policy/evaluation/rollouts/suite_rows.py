@@ -59,7 +59,7 @@ class Suite(NamedTuple):
         rows = tuple(SuiteRow.from_config(str(n), row) for n, row in values["rows"].items())
         control = values.get("control")
         if control is not None and control not in [row.name for row in rows]:
-            raise UserError(f"suite: there is no row {control!r}, which control= names")
+            raise UserError(f"suite: control={control!r} names none of its rows")
         return cls(values["name"], rows, control)
 
     def fit(self, policy: ChunkPolicy) -> tuple["Suite", list[str]]:

@@ -20,7 +20,7 @@ class PlannedTime(lightning.Callback):
     """
 
     OFF = 4 / 3
-    """Times as slow or as fast as planned, from which on it is said."""
+    """A message appears if steps are this many times slower or faster than planned."""
 
     def __init__(
         self,

@@ -1,24 +1,27 @@
 """torch.compile of the network where it works here, and the reason where it does not."""
 
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from act_policy.data.loading.batches import Batch
 from act_policy.model.policy import ACTPolicy
 
 
-def compile_network(policy: ACTPolicy, batch: Batch, autocast: AbstractContextManager[Any]) -> str:
-    """Compile a policy's network in place; compute a batch and its gradient to see that it works.
+def compile_network(
+    policy: ACTPolicy, predict: Callable[[], Tensor], autocast: AbstractContextManager[Any]
+) -> str:
+    """Compile a policy's network in place; predict, with the gradient, to see that it works.
 
-    Names of weights stay, so checkpoints of compiled and other runs are the same. What the batch
+    Names of weights stay, so checkpoints of compiled and other runs are the same. What predicting
     changes (running statistics, gradients) is put back.
 
     Args:
         policy: with its network on the device on which it will be trained.
-        batch: of the largest size, on the same device.
+        predict: computes a batch of the largest size with the policy as a training step does.
         autocast: the precision of training.
 
     Returns:
@@ -29,17 +32,7 @@ def compile_network(policy: ACTPolicy, batch: Batch, autocast: AbstractContextMa
     policy.act.compile()
     try:
         with autocast:
-            observation = policy.normalizer.observation(batch.observation)
-            target = policy.normalizer.actions(batch.actions, batch.observation.state)
-            output = policy.act(
-                observation.images,
-                observation.state,
-                observation.environment_state,
-                target,
-                batch.is_pad,
-                latent="auto",
-            )
-            output.actions.float().abs().mean().backward()
+            predict().float().abs().mean().backward()  # type: ignore[no-untyped-call]
     except Exception as error:  # of a compiler that is missing or fails: there are many
         policy.act._compiled_call_impl = None
         reason = next((line for line in str(error).splitlines() if line), type(error).__name__)

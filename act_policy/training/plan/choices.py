@@ -141,7 +141,7 @@ def choose_execution(data: DataFacts, by_hand: ByHand, chunk: int) -> Choice:
         reason = "movements: predicting anew early keeps errors from adding up"
     else:
         steps, shown = chunk, "whole chunks"
-        reason = "positions: predicting anew midway made motions unsteady"
+        reason = "positions: a new chunk midway made motions unsteady"
     settings = {key: steps, "execution.reason": f"planned: {reason}"}
     return Choice(name, steps, shown, reason, change, settings)
 

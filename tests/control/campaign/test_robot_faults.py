@@ -38,18 +38,23 @@ def go(person: Person) -> None:
     person.look_on(A_WHILE)
 
 
+def run_into(person: Person, faults: list[tuple[str, str]]) -> None:
+    """Run into one fault after another, each of which is gone before the next run."""
+    for fault, kind in faults:
+        go(person)
+        person.faults(fault)
+        person.wait(kind)
+        person.look_on(A_WHILE)
+        person.faults()
+        person.look_on(0.2)
+
+
 @pytest.mark.slow
 def test_a_camera_the_driver_and_the_operator(tmp_path: Path) -> None:
     faults = [("black", "camera"), ("raise_observation", "robot"), ("raise_send", "robot")]
 
     def live(person: Person) -> None:
-        for fault, kind in faults:
-            go(person)
-            person.faults(fault)
-            person.wait(kind)
-            person.look_on(A_WHILE)
-            person.faults()
-            person.look_on(0.1)
+        run_into(person, faults)
         go(person)
         person.press(signal.SIGUSR1)
         person.wait("operator stop")
@@ -164,13 +169,7 @@ def test_a_base_stops_whatever_the_fault(tmp_path: Path) -> None:
     faults = [("black", "camera"), ("raise_observation", "robot"), ("glare", "policy")]
 
     def live(person: Person) -> None:
-        for fault, kind in faults:
-            go(person)
-            person.faults(fault)
-            person.wait(kind)
-            person.look_on(A_WHILE)
-            person.faults()
-            person.look_on(0.2)
+        run_into(person, faults)
         person.press("q")
 
     policy = write_sine_policy(tmp_path / "policy.onnx", LEKIWI)
