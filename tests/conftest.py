@@ -10,8 +10,11 @@ import pytest
 
 from tests.paths import SAMPLES
 
-# Machines are slow and busy: no example has a deadline.
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=100)
+# Machines are slow and busy: no example has a deadline. The quick tests try the same examples
+# each time, so that a change fails for what it changed; `make test-all` looks for new ones.
+hypothesis.settings.register_profile(
+    "quick", deadline=None, max_examples=100, derandomize=True, database=None
+)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
 hypothesis.settings.load_profile("quick")
 

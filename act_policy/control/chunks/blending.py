@@ -122,6 +122,7 @@ class Blending:
             if self._last is None:
                 return action
             self._apart = self._last + self._moved - action
+            self._missing = []  # the last action held what was missing
         return action + (1 - share) * self._apart  # once it is over, as far apart as it was
 
     def _share(self, now: float, since: float, steps: int | float) -> float:

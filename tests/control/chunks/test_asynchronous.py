@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from act_policy import Observation, UserError
@@ -272,6 +272,8 @@ def test_after_a_rest_the_arm_goes_on_from_where_it_is(
     motor_rate=st.sampled_from([None, 40.0]),
     ensemble=st.sampled_from([{}, {"ensemble_coefficient": 0.01}]),
 )
+# a chunk ends in the step in which the next one comes, while it still passes out of a rest
+@example([4.0, 9.5] + 28 * [0.0], 40.0, {})
 def test_no_latency_makes_a_step(
     latencies: list[float], motor_rate: float | None, ensemble: dict[str, float]
 ) -> None:
