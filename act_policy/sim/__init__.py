@@ -91,7 +91,9 @@ def register_environments() -> None:
     for task in TASKS:
         _register(environment_id(task), "metaworld:MetaWorldEnv", task, MAX_EPISODE_STEPS)
     for task in ALOHA_TASKS:
-        _register(aloha_environment_id(task), "aloha:AlohaEnv", task, ALOHA_EPISODE_STEPS)
+        _register(
+            aloha_environment_id(task), "aloha.environment:AlohaEnv", task, ALOHA_EPISODE_STEPS
+        )
 
 
 def _register(name: str, entry_point: str, task: str, steps: int) -> None:

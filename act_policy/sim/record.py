@@ -1,31 +1,22 @@
-"""Record a scripted expert: in parallel, interruptible, with the same result for any workers."""
+"""Record a teacher: in parallel, interruptible, with the same result for any workers."""
 
-import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import h5py
 import numpy as np
 from tqdm import tqdm
 
 from act_policy.data.aloha.episode import write_episode
-from act_policy.errors import UserError, check_choice, check_whole_number, writing
-from act_policy.sim.environment import Variation, scripted_expert
+from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.sim.images import image_sizes
+from act_policy.sim.recording_folder import RecordingFolder
 from act_policy.sim.rendering import choose_gl_backend
-from act_policy.system.atomic import atomic_file, remove_partial_files
-from act_policy.system.locks import try_lock
+from act_policy.sim.teachers import EXPERT, Teacher
 from act_policy.system.processes import run_jobs, usable_cores
-
-SETTINGS_FILE = "recording.json"
-STAGING_FOLDER = ".unfinished"
 
 
 @dataclass(frozen=True)
@@ -38,9 +29,10 @@ class RecordingConfig:
     max_steps: an episode without success by then is a failure.
     seed: of the first initial state; each following state has the next number.
     noise: standard deviation of the noise added to the executed movement, in units of the action;
-        the expert's own action is stored, so that a policy learns to correct.
-    timing_noise, pose_noise: how much the expert's own motion varies, see `Variation`.
-    tail: steps recorded after the first success, in which the expert goes on.
+        the teacher's own action is stored, so that a policy learns to correct.
+    teacher, timing_noise, pose_noise, inject_noise: who demonstrates, and how much its own motion
+        varies, see `Teacher`.
+    tail: steps recorded after the first success, within max_steps; the teacher goes on in them.
     """
 
     environment: str
@@ -49,8 +41,10 @@ class RecordingConfig:
     seed: int = 0
     quality: str = "fast"
     noise: float = 0.0
+    teacher: str = EXPERT
     timing_noise: float = 0.0
     pose_noise: float = 0.0
+    inject_noise: bool = False
     tail: int = 10
 
     def __post_init__(self) -> None:
@@ -65,6 +59,12 @@ class RecordingConfig:
             raise UserError("cameras={}: a demonstration needs at least one camera")
         if self.environment not in gymnasium.registry:
             raise UserError(f"environment {self.environment} is not known to gymnasium")
+        self.demonstrates.check()
+
+    @property
+    def demonstrates(self) -> Teacher:
+        """Who demonstrates."""
+        return Teacher(self.teacher, self.timing_noise, self.pose_noise, self.inject_noise)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -87,17 +87,17 @@ def record_demonstrations(
     out: str | Path,
     workers: int | str = "auto",
 ) -> None:
-    """Fill a folder with the first `episodes` successes of the expert, counted from the seed up.
+    """Fill a folder with the first `episodes` successes of the teacher, counted from the seed up.
 
     A folder that already holds some of them is continued; nothing in it is recorded again.
 
     Raises:
-        UserError: the folder holds episodes of another config, or more than `episodes`; the expert
+        UserError: the folder holds episodes of another config, or more than `episodes`; the teacher
             fails nearly always; an episode cannot be written.
     """
     check_whole_number("episodes", episodes, 1)
     workers = usable_cores() if workers == "auto" else check_whole_number("workers", workers, 1)
-    folder = _Folder(Path(out), config)
+    folder = RecordingFolder(Path(out), config.to_dict())
     with folder.locked():
         folder.open(episodes)
         todo = folder.next_seeds(episodes)
@@ -113,7 +113,7 @@ def record_demonstrations(
                 bar.update(int(success))
                 if folder.failures > 20 + 10 * folder.successes:
                     raise UserError(
-                        f"{config.environment}: the expert failed {folder.failures} of "
+                        f"{config.environment}: the teacher failed {folder.failures} of "
                         f"{folder.failures + folder.successes} initial states; "
                         "is max_steps too small or noise too large?"
                     )
@@ -137,28 +137,27 @@ def record_episode(
     path: Path,
     alive: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Record the expert's attempt at one initial state; write it to `path` only if it succeeds.
+    """Record the teacher's attempt at one initial state; write it to `path` only if it succeeds.
 
-    A step holds an observation and the expert's action after it; all noise is a function of the
-    seed. Returns whether the expert succeeded within `max_steps`.
+    A step holds an observation and the teacher's action after it; all noise is a function of the
+    seed. Returns whether the teacher succeeded within `max_steps`.
     """
     observation, _ = environment.reset(seed=seed)
-    variation = Variation(config.timing_noise, config.pose_noise, seed)
-    expert = scripted_expert(environment, variation)
+    act = config.demonstrates.begin(environment, seed)
     schema = environment.unwrapped.schema  # type: ignore[attr-defined]
     disturb = disturbance(environment.unwrapped, config.noise, seed)
     seen, states, actions = [], [], []
     steps_left = config.max_steps
     success = False
     while steps_left > 0:
-        action = expert()
+        action = act(observation)
         seen.append(observation["pixels"])
         states.append(observation["agent_pos"])
         actions.append(action)
         observation, _, _, _, info = environment.step(disturb(action))
         steps_left -= 1
         if info["success"] and not success:
-            success, steps_left = True, config.tail
+            success, steps_left = True, min(config.tail, steps_left)
         alive()
     if not success:
         return False
@@ -210,139 +209,3 @@ def _make_recorder(
         return record_episode(environment, config, seed, staging / f"{seed}.hdf5", alive)
 
     return record
-
-
-class _Folder:
-    """The episodes of one recording on the disk: which seeds are done and how they ended.
-
-    An episode is first written under its seed in a staging folder and takes its place among the
-    numbered ones when every earlier seed is done, so the numbered ones never have a gap.
-    """
-
-    def __init__(self, path: Path, config: RecordingConfig) -> None:
-        self.path = path
-        self.staging = path / STAGING_FOLDER
-        self._config = config
-        self._written: dict[int, Path] = {}  # seed -> where its episode is
-        self._failed: set[int] = set()
-        self._holds_others = True  # until `open` has checked every file
-        self._given: set[int] = set()  # seeds handed out and not yet back
-
-    @property
-    def successes(self) -> int:
-        return len(self._written)
-
-    @property
-    def failures(self) -> int:
-        return len(self._failed)
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Let one recording at a time work in the folder."""
-        with writing(self.path):
-            self.staging.mkdir(parents=True, exist_ok=True)
-            lock = (self.staging / "lock").open("wb")
-        with lock:
-            if not try_lock(lock):
-                raise UserError(f"{self.path}: another recording is at work here")
-            try:
-                yield
-            finally:
-                # A recording without a single attempt leaves no trace.
-                if not self._written and not self._failed and not self._holds_others:
-                    (self.path / SETTINGS_FILE).unlink(missing_ok=True)
-                if not any(file.name != "lock" for file in self.staging.iterdir()):
-                    (self.staging / "lock").unlink()
-                    self.staging.rmdir()
-
-    def open(self, episodes: int) -> None:
-        """Find the episodes that are there already; refuse those of another config."""
-        config_file = self.path / SETTINGS_FILE
-        placed = sorted(self.path.glob("episode_*.hdf5"))
-        staged = sorted(self.staging.glob("[0-9]*.hdf5"))
-        if config_file.exists():
-            try:
-                saved = json.loads(config_file.read_text())
-                found, self._failed = saved["settings"], set(saved["failed_seeds"])
-            except (ValueError, KeyError, TypeError):
-                raise UserError(f"{config_file}: not readable; remove the folder") from None
-            wanted = self._config.to_dict()
-            # Earlier versions had no such noise.
-            found = {"timing_noise": 0.0, "pose_noise": 0.0, **found}
-            differing = [key for key in wanted if found.get(key) != wanted[key]]
-            if differing and (placed or staged or self._failed):
-                raise UserError(
-                    f"{self.path} holds episodes of other settings: "
-                    + "; ".join(
-                        f"{key} {found.get(key)} there, {wanted[key]} here" for key in differing
-                    )
-                    + ". Choose another folder, or remove it."
-                )
-        elif placed:
-            raise UserError(
-                f"{self.path} holds {len(placed)} episodes of another origin; choose another folder"
-            )
-        remove_partial_files(self.path)
-        remove_partial_files(self.staging)
-        self._written = {_seed_of(path): path for path in placed}
-        self._written |= {int(path.stem): path for path in staged}
-        if len(self._written) > episodes:
-            raise UserError(
-                f"{self.path} holds {len(self._written)} episodes, more than episodes={episodes}; "
-                "choose another folder"
-            )
-        self._holds_others = False
-        self._save()
-        self._place()
-
-    def next_seeds(self, episodes: int) -> list[int]:
-        """The seeds to try now, the lowest first: one per missing success."""
-        not_failed = (seed for seed in count(self._config.seed) if seed not in self._failed)
-        wanted = islice(not_failed, episodes)
-        fresh = [seed for seed in wanted if seed not in self._written and seed not in self._given]
-        self._given.update(fresh)
-        return fresh
-
-    def add(self, seed: int, success: bool) -> None:
-        """Note how the episode from an initial state ended."""
-        self._given.discard(seed)
-        if success:
-            self._written[seed] = self.staging / f"{seed}.hdf5"
-        else:
-            self._failed.add(seed)
-            self._save()
-        self._place()
-
-    def _place(self) -> None:
-        """Number the episodes whose earlier seeds are all done."""
-        seed, number = self._config.seed, 0
-        while seed in self._written or seed in self._failed:
-            if seed in self._written:
-                name = self.path / f"episode_{number:06d}.hdf5"
-                if self._written[seed] != name:
-                    os.replace(self._written[seed], name)
-                    self._written[seed] = name
-                number += 1
-            seed += 1
-
-    def _save(self) -> None:
-        content = {"settings": self._config.to_dict(), "failed_seeds": sorted(self._failed)}
-        try:
-            with atomic_file(self.path / SETTINGS_FILE) as file:
-                file.write(json.dumps(content, indent=2).encode() + b"\n")
-        except OSError as error:
-            raise UserError(
-                f"{self.path / SETTINGS_FILE}: could not be written ({error.strerror}); episodes "
-                "recorded so far are whole. Free some space; the same command then goes on."
-            ) from error
-
-
-def _seed_of(path: Path) -> int:
-    try:
-        with h5py.File(path) as file:
-            return int(file.attrs["seed"])
-    except Exception:  # h5py has many kinds for a damaged file
-        raise UserError(
-            f"{path}: not an episode of this recording (unreadable, or it has no seed); remove it "
-            "and the same command records it again"
-        ) from None

@@ -7,7 +7,7 @@ import gymnasium
 import pytest
 
 from act_policy.sim import aloha_environment_id, environment_id
-from act_policy.sim.aloha import AlohaEnv
+from act_policy.sim.aloha.environment import AlohaEnv
 from act_policy.sim.metaworld import MetaWorldEnv
 
 Make = Callable[..., MetaWorldEnv]

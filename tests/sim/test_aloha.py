@@ -13,8 +13,8 @@ from gymnasium.utils.env_checker import check_env
 from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
 from act_policy.sim import ALOHA_TASKS, aloha_environment_id
-from act_policy.sim.aloha import GRIPPERS
-from act_policy.sim.aloha_tasks import insertion_stage, transfer_stage
+from act_policy.sim.aloha.physics import GRIPPERS
+from act_policy.sim.aloha.tasks import insertion_stage, transfer_stage
 from act_policy.sim.environment import Variation, scripted_expert
 from act_policy.sim.record import RecordingConfig, disturbance, record_episode
 from act_policy.types import Observation
@@ -66,7 +66,7 @@ def test_nothing_of_gym_aloha_is_imported():
 
 
 def test_missing_models_are_named(monkeypatch, make_aloha):
-    monkeypatch.setattr("act_policy.sim.aloha.find_spec", lambda name: None)
+    monkeypatch.setattr("act_policy.sim.aloha.physics.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"gym-aloha, which is not installed; pip install"):
         make_aloha()
 

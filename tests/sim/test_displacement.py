@@ -6,7 +6,7 @@ import pytest
 
 from act_policy.errors import UserError
 from act_policy.sim import ALOHA_TASKS, aloha_environment_id, environment_id
-from act_policy.sim.aloha_tasks import TASKS
+from act_policy.sim.aloha.tasks import TASKS
 from act_policy.sim.displacement import DisplacedObjects, Displacement
 from act_policy.sim.environment import scripted_expert
 

@@ -4,9 +4,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from act_policy.sim.aloha import models_folder
-from act_policy.sim.aloha_expert import ARM_JOINTS, DOWN, GRASP_POINT, gripper_quaternion
-from act_policy.sim.inverse_kinematics import ArmKinematics, Frame
+from act_policy.sim.aloha.expert import ARM_JOINTS, DOWN, GRASP_POINT, gripper_quaternion
+from act_policy.sim.aloha.inverse_kinematics import ArmKinematics, Frame
+from act_policy.sim.aloha.physics import models_folder
 
 
 @pytest.fixture(scope="module")

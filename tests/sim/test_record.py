@@ -15,8 +15,9 @@ import pytest
 
 from act_policy.data.open import open_dataset
 from act_policy.errors import UserError
-from act_policy.sim import environment_id, record
+from act_policy.sim import environment_id, record, recording_folder
 from act_policy.sim.record import RecordingConfig, record_demonstrations, record_episode
+from act_policy.sim.recording_folder import NEWER_SETTINGS, RecordingFolder
 from tests.paths import ROOT
 from tests.scripts_for_tests import call_script
 
@@ -175,12 +176,13 @@ def test_a_folder_of_other_settings_is_refused_and_untouched(scripted_outcomes, 
         record_demonstrations(SETTINGS, 2, tmp_path, 1)
 
 
-def test_a_folder_from_before_experts_could_vary_is_continued(scripted_outcomes, tmp_path):
+def test_a_folder_of_an_earlier_version_is_continued(scripted_outcomes, tmp_path):
     calls = scripted_outcomes(set())
     record_demonstrations(SETTINGS, 1, tmp_path, 1)
     file = tmp_path / "recording.json"
     saved = json.loads(file.read_text())
-    del saved["settings"]["timing_noise"], saved["settings"]["pose_noise"]
+    for name in NEWER_SETTINGS:
+        del saved["settings"][name]
     file.write_text(json.dumps(saved))
     record_demonstrations(SETTINGS, 2, tmp_path, 1)
     assert calls == [0, 1]
@@ -223,14 +225,14 @@ def test_a_step_holds_a_velocity_where_the_original_act_reads_it(make, tmp_path)
 
 def test_two_recordings_do_not_share_a_folder(scripted_outcomes, tmp_path):
     scripted_outcomes(set())
-    folder = record._Folder(tmp_path, SETTINGS)
+    folder = RecordingFolder(tmp_path, SETTINGS.to_dict())
     with folder.locked(), pytest.raises(UserError, match="another recording is at work"):
         record_demonstrations(SETTINGS, 2, tmp_path, 1)
 
 
 def test_an_expert_that_only_fails_is_given_up(scripted_outcomes, tmp_path):
     scripted_outcomes(set(range(1000)))
-    with pytest.raises(UserError, match="the expert failed 21 of 21 initial states; is max_steps"):
+    with pytest.raises(UserError, match="the teacher failed 21 of 21 initial states; is max_steps"):
         record_demonstrations(SETTINGS, 2, tmp_path, 1)
 
 
@@ -243,7 +245,7 @@ def test_a_full_disk_is_said_and_harms_no_episode(scripted_outcomes, tmp_path, m
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(record, "atomic_file", full)
+        patch.setattr(recording_folder, "atomic_file", full)
         with pytest.raises(UserError, match=r"recording\.json: could not be written \(No space"):
             record_demonstrations(SETTINGS, 3, tmp_path, 1)
     assert digests(tmp_path) == before

@@ -26,7 +26,7 @@ from act_policy.evaluation.sections.chunk_sections import (
 from act_policy.evaluation.sections.page import STRIP_HEIGHT, write_report
 from act_policy.evaluation.sections.rollout_sections import group_failures, show_films, show_success
 from act_policy.report.pieces import format_count, spread
-from act_policy.sim.aloha_tasks import stages_in_words
+from act_policy.sim.aloha.tasks import stages_in_words
 
 FILM_STRIP_FILE = "film_strip.png"
 STRIPS = 24

@@ -26,7 +26,7 @@ from act_policy.evaluation.sections.rollout_report import Background, _asked, _o
 from act_policy.evaluation.sections.rollout_sections import group_failures
 from act_policy.report.pieces import spread
 from act_policy.sim import aloha_environment_id
-from act_policy.sim.aloha_tasks import stages_in_words
+from act_policy.sim.aloha.tasks import stages_in_words
 from act_policy.types import Camera, Schema
 from tests.browser import headings, image_widths, opened, video_seconds
 from tests.evaluation.evaluation_for_tests import STEP_LIMIT, build, build_staged, load

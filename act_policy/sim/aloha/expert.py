@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from act_policy.sim.inverse_kinematics import ArmKinematics, Frame
+from act_policy.sim.aloha.inverse_kinematics import ArmKinematics, Frame
 from act_policy.sim.rendering import import_mujoco
 
 GRASP_POINT: Final = np.array([0.135, 0.0, 0.0])

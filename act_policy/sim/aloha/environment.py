@@ -6,8 +6,7 @@ not needed. Physics, rewards and seeding are gym-aloha's, to the last contact.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
-from pathlib import Path
+from itertools import chain, repeat
 from typing import Any, Final
 
 import numpy as np
@@ -15,10 +14,20 @@ from gymnasium.spaces import Box
 from jaxtyping import Float, Float32, Float64
 
 from act_policy.data.schemas import aloha_schema
-from act_policy.errors import UserError
 from act_policy.sim import aloha_environment_id
-from act_policy.sim.aloha_expert import plan_episode, varied
-from act_policy.sim.aloha_tasks import SUCCESS, TABLE, TASKS, Touching, displace
+from act_policy.sim.aloha.expert import plan_episode, varied
+from act_policy.sim.aloha.original import EndEffectorModel
+from act_policy.sim.aloha.physics import (
+    GRIPPERS,
+    INITIAL_ARM,
+    ONE_FINGER,
+    advance,
+    as_openings,
+    initial_state,
+    load_model,
+    motor_targets,
+)
+from act_policy.sim.aloha.tasks import SUCCESS, TABLE, TASKS, Touching, displace
 from act_policy.sim.appearance import Parts
 from act_policy.sim.environment import Expert, SimulatedTask, Variation
 from act_policy.sim.images import image_sizes
@@ -26,16 +35,6 @@ from act_policy.sim.rendering import import_mujoco
 from act_policy.types import Camera
 
 DEFAULT_CAMERAS: Final = {"top": (96, 128)}
-PHYSICS_STEPS: Final = 10
-"""Of 2 ms each, in one control period of 20 ms."""
-
-FINGER_CLOSED, FINGER_OPEN = 0.01844, 0.05800  # metres from the middle: 0 and 1 of an opening
-INITIAL_ARM: Final = (0.0, -0.96, 1.16, 0.0, -0.3, 0.0, 0.02239, -0.02239)
-GRIPPERS: Final = [6, 13]
-"""Where an action has the grippers' openings."""
-
-ONE_FINGER: Final = [*range(7), *range(8, 15)]
-"""Of MuJoCo's sixteen joints, all but each gripper's second finger, which mirrors the first."""
 
 
 class AlohaEnv(SimulatedTask):
@@ -65,8 +64,8 @@ class AlohaEnv(SimulatedTask):
     ) -> None:
         self._task = TASKS[task]
         self._mujoco = import_mujoco()
-        self.model = self._mujoco.MjModel.from_xml_path(str(models_folder() / self._task.file))
-        data = self._mujoco.MjData(self.model)
+        self.model, data = load_model(self._task.file)
+        self._end_effectors: EndEffectorModel | None = None
         self._geoms = {
             self.model.geom(i).name: i for i in range(self.model.ngeom) if self.model.geom(i).name
         }
@@ -91,18 +90,11 @@ class AlohaEnv(SimulatedTask):
         super().reset(seed=seed)
         mujoco, data = self._mujoco, self._data
         drawn = int(self.np_random.integers(2**32)) if seed is None else seed
-        mujoco.mj_resetData(self.model, data)
-        # dm_control computes forces three times without the motors; the solver starts from its last
-        # solution, so doing the same makes the contacts equal.
-        motors = int(mujoco.mjtDisableBit.mjDSBL_ACTUATION)
-        self.model.opt.disableflags |= motors
-        mujoco.mj_forward(self.model, data)
-        data.qpos[:16] = INITIAL_ARM * 2
-        data.ctrl[:] = INITIAL_ARM * 2
-        data.qpos[16:] = self._task.draw_objects(drawn)
-        mujoco.mj_forward(self.model, data)
-        mujoco.mj_forward(self.model, data)
-        self.model.opt.disableflags &= ~motors
+        with initial_state(self.model, data):
+            data.qpos[:16] = INITIAL_ARM * 2
+            data.ctrl[:] = INITIAL_ARM * 2
+            data.qpos[16:] = self._task.draw_objects(drawn)
+            mujoco.mj_forward(self.model, data)  # one of dm_control's contexts is in another
         self._dress(options, seed)
         return self._observe(self.agent_pos), {"success": False, "stage": 0}
 
@@ -111,12 +103,7 @@ class AlohaEnv(SimulatedTask):
     ) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         """Set the joints' targets for one control period of 20 ms."""
         self._data.ctrl[:] = motor_targets(self._check_action(action))
-        # A period ends between the halves of a step, as dm_control's does: positions and contacts
-        # are then of the same moment, and the reward reads contacts.
-        mujoco, data = self._mujoco, self._data
-        mujoco.mj_step2(self.model, data)
-        mujoco.mj_step(self.model, data, PHYSICS_STEPS - 1)
-        mujoco.mj_step1(self.model, data)
+        advance(self.model, self._data)
         stage = self._task.stage(self._touching())
         success = stage == SUCCESS
         info = {"success": success, "stage": stage}
@@ -126,6 +113,19 @@ class AlohaEnv(SimulatedTask):
         """Plan the whole episode from the initial poses of the objects."""
         motion = varied(self._task.motion(self.object_poses), *variation)
         return plan_episode(self.model, motion, self.agent_pos)
+
+    def make_original_expert(self, inject_noise: bool, seed: int) -> Expert:
+        """Make the original's expert for the episode that was just reset, at its initial state.
+
+        inject_noise: let its grippers tremble by up to 1 cm, as the seed says.
+        """
+        if self._end_effectors is None:
+            self._end_effectors = EndEffectorModel(self._task.end_effector_file)
+        paths = self._task.original_paths(self.object_poses)
+        random = np.random.default_rng([seed, 4]) if inject_noise else None
+        actions = self._end_effectors.follow(paths, self.object_poses, random)
+        targets = chain(actions, repeat(actions[-1]))
+        return lambda: next(targets).copy()
 
     def displace_objects(self, distance: float, random: np.random.Generator) -> None:
         """Slide each object that lies on the table by a distance in metres, somewhere drawn.
@@ -156,7 +156,7 @@ class AlohaEnv(SimulatedTask):
     def agent_pos(self) -> Float32[np.ndarray, "14"]:
         """The joints as they are observed now."""
         state = self._data.qpos[ONE_FINGER].copy()
-        state[GRIPPERS] = (state[GRIPPERS] - FINGER_CLOSED) / (FINGER_OPEN - FINGER_CLOSED)
+        state[GRIPPERS] = as_openings(state[GRIPPERS])
         observed: np.ndarray = state.astype(np.float32)
         return observed
 
@@ -164,26 +164,3 @@ class AlohaEnv(SimulatedTask):
         pairs = {frozenset(pair) for pair in self._data.contact.geom.tolist()}
         geoms = self._geoms
         return lambda one, other: frozenset((geoms[one], geoms[other])) in pairs
-
-
-def motor_targets(action: Float32[np.ndarray, "14"]) -> Float64[np.ndarray, "16"]:
-    """Targets of MuJoCo's sixteen motors: both fingers of a gripper take its opening."""
-    values = action.astype(np.float64)
-    fingers = FINGER_CLOSED + values[GRIPPERS] * (FINGER_OPEN - FINGER_CLOSED)
-    left, right = ([finger, -finger] for finger in fingers)
-    return np.concatenate([values[:6], left, values[7:13], right])
-
-
-def models_folder() -> Path:
-    """The folder of gym-aloha's MuJoCo models.
-
-    Raises:
-        UserError: gym-aloha is not installed.
-    """
-    found = find_spec("gym_aloha")
-    if found is None or not found.submodule_search_locations:
-        raise UserError(
-            "ALOHA's models come with the package gym-aloha, which is not installed; "
-            "pip install '.[sim]' in a checkout"
-        )
-    return Path(found.submodule_search_locations[0]) / "assets"

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from act_policy.sim import aloha_environment_id
-from act_policy.sim.aloha_expert import Motion, insertion_motion, transfer_motion
+from act_policy.sim.aloha.expert import Motion, insertion_motion, transfer_motion
+from act_policy.sim.aloha.original import Paths, insertion_paths, transfer_paths
 
 Touching = Callable[[str, str], bool]
 """Whether two of the model's geoms, by name, touch now."""
@@ -62,6 +63,8 @@ class AlohaTask(NamedTuple):
     stages: what each stage means, in words.
     objects: each object's geoms and the area where it lies at first, in the order of the poses.
     motion: poses of the objects, (objects, 7) -> what the expert does.
+    end_effector_file: the model in which the original's expert drags the grippers.
+    original_paths: poses of the objects, (objects, 7) -> where it drags them.
     """
 
     file: str
@@ -70,6 +73,8 @@ class AlohaTask(NamedTuple):
     stages: Sequence[str]
     objects: Sequence[tuple[Sequence[str], Area]]
     motion: Callable[[np.ndarray], Motion]
+    end_effector_file: str
+    original_paths: Callable[[np.ndarray], Paths]
 
 
 def draw_cube(seed: int) -> Float64[np.ndarray, "7"]:
@@ -143,6 +148,8 @@ TASKS: Final = {
         TRANSFER_STAGES,
         [(["red_box"], CUBE_AREA)],
         transfer_motion,
+        "bimanual_viperx_end_effector_transfer_cube.xml",
+        transfer_paths,
     ),
     "Insertion": AlohaTask(
         "bimanual_viperx_insertion.xml",
@@ -151,6 +158,8 @@ TASKS: Final = {
         INSERTION_STAGES,
         [(["red_peg"], PEG_AREA), (SOCKET, SOCKET_AREA)],
         insertion_motion,
+        "bimanual_viperx_end_effector_insertion.xml",
+        insertion_paths,
     ),
 }
 

@@ -1,0 +1,1 @@
+"""ALOHA's two bimanual tasks, and two scripted teachers for each: ours and the original's."""
