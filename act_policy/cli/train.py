@@ -12,7 +12,8 @@ What is not set is planned from the demonstrations and this machine, so that all
 budget=1h; experiment=NAME is a recipe that is trained as it stands.
 
 RUN holds config.yaml, versions.json, metrics.csv, report.html (its curves, while it trains) and
-checkpoints/{last,best}.ckpt. Ctrl-C, SIGTERM and SIGUSR1 stop after the current step with a
+checkpoints/{last,best}.ckpt; with rollout_every= also best_success.ckpt, the one that did best in
+simulation. Ctrl-C, SIGTERM and SIGUSR1 stop after the current step with a
 checkpoint and exit code 75; resume= goes on exactly there, and with a larger budget= trains longer.
 init= starts from the weights of a run, a bundle, or a checkpoint of LeRobot or of the original ACT,
 whose network and normalisation stay. --multirun (-m) trains SWEEP/0, SWEEP/1, ... with Hydra's
@@ -23,7 +24,9 @@ docs/training.md.
 
 import os
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -69,13 +72,14 @@ def train_run(config: DictConfig) -> float | None:
 
     from act_policy.checkpoints.open import open_network
     from act_policy.checkpoints.source import Source
+    from act_policy.cli.training.rollouts import configure_rollouts, evaluate_rest
     from act_policy.data.inspection.evidence import InspectionConfig
-    from act_policy.data.loading.datamodule import DemonstrationDataModule
     from act_policy.execution import Execution
     from act_policy.report.learning_curves import read_metrics
     from act_policy.training.augmentation import AugmentationConfig
     from act_policy.training.build import build_training, train
     from act_policy.training.callbacks.planned_time import PlannedTime
+    from act_policy.training.callbacks.rollouts import Rollouts
     from act_policy.training.callbacks.wandb_files import WandbFiles
     from act_policy.training.check_demonstrations import check_demonstrations
     from act_policy.training.engine.trainer import quiet_lightning
@@ -89,6 +93,9 @@ def train_run(config: DictConfig) -> float | None:
     if checkpoint and "budget" in config.given:
         extend(config, checkpoint)
     if checkpoint and (said := finished(checkpoint, config.max_steps, config.max_minutes)):
+        if config.rollout_every is not None and first_process:
+            configure = partial(configure_rollouts, config, load_data(config))
+            evaluate_rest(folder, checkpoint, configure)
         print(said)
         return None
     initial = None
@@ -109,14 +116,16 @@ def train_run(config: DictConfig) -> float | None:
         config.max_minutes = parse_time("budget", config.budget) / 60
     if config.loss.kl_weight is None and config.model.latent_size:
         config.loss.kl_weight = ORIGINAL_KL_WEIGHT
-    data = DemonstrationDataModule.from_config(
-        plain(config.data), config.model.chunk_length, config.seed
-    )
+    data = load_data(config)
     if checkpoint is None and first_process:
         inspection = InspectionConfig(
             config.model.chunk_length, config.data.std_floor, config.data.undecodable
         )
         check_demonstrations(data.dataset, inspection)
+    rollouts = []
+    if config.rollout_every is not None:
+        how = configure_rollouts(config, data, tries=first_process)
+        rollouts = [Rollouts(config.rollout_every, how)]
     if plan is not None:
         data.prepare_data()
         end_in_time(config, plan, time.monotonic() - begin_seconds)
@@ -151,9 +160,10 @@ def train_run(config: DictConfig) -> float | None:
         log_every=config.log_every,
         callbacks=[
             LambdaCallback(on_train_start=begin),
-            WandbFiles(plain(config)),
             *instantiate(config.callbacks, _convert_="all").values(),
+            *rollouts,
             *([] if plan is None else [PlannedTime(plan.step_seconds)]),
+            WandbFiles(plain(config)),
         ],
         loggers=[
             MetricsFile(folder / run_folder.METRICS_FILE),
@@ -179,6 +189,15 @@ def train_run(config: DictConfig) -> float | None:
             conclude(folder, data)
     rows = read_metrics(folder / run_folder.METRICS_FILE)
     return min((row["held_out_l1"] for row in rows if "held_out_l1" in row), default=None)
+
+
+def load_data(config: DictConfig) -> Any:
+    """Make what reads the demonstrations of a run."""
+    from act_policy.data.loading.datamodule import DemonstrationDataModule
+
+    return DemonstrationDataModule.from_config(
+        plain(config.data), config.model.chunk_length, config.seed
+    )
 
 
 def extend(config: DictConfig, checkpoint: Path) -> None:
@@ -255,7 +274,8 @@ def migrate_config(saved: DictConfig, config: DictConfig) -> DictConfig:
     if "loss" not in saved:
         saved.loss = {"kl_weight": saved.model.pop("kl_weight")}
         saved.backbone_weights = saved.model.pop("backbone_weights")
-    for name in ("augmentation", "execution", "skip_non_finite", "compile"):
+    new = ("augmentation", "execution", "skip_non_finite", "compile")
+    for name in (*new, "rollout_every", "rollout_episodes"):
         if name not in saved:
             saved[name] = config[name]
     if "plan" not in saved:

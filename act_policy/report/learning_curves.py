@@ -58,6 +58,9 @@ def _list_charts(schema: Schema) -> Iterator[tuple[dict[str, str], str, str, boo
         "held out, posterior's latent": "held_out_l1_posterior",
     }
     yield losses, "L1 / standard deviation", "Losses", True
+    ends = {"lower end of its interval": "success_low", "upper end": "success_high"}
+    success = {"success rate": "success_rate", **ends}
+    yield success, "share of episodes", "Success in simulation", False
     for unit in dict.fromkeys(schema.action_units):  # only these errors can be compared
         errors = {name: ERROR_PREFIX + name for name, own in schema.actions if own == unit}
         yield errors, unit or "no unit", "Error of each action on held-out episodes", True

@@ -1,12 +1,13 @@
 """Files that are always either whole or absent, even after a kill or on a full disk."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from act_policy.system.locks import create_locked, try_lock
+from act_policy.system.locks import create_locked, lock_shared, try_lock
 
 PARTIAL_SUFFIX = ".partial"
 
@@ -38,6 +39,28 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         os.fsync(folder)  # so that the new name survives a power cut, too
     finally:
         os.close(folder)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give `source` a second name; copy it if the file system has no hard links.
+
+    Raises:
+        OSError: the folder or the file cannot be written.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}{PARTIAL_SUFFIX}")
+    temporary.unlink(missing_ok=True)
+    with source.open("rb") as original:
+        lock_shared(original)  # and so its other name, which looks like a killed writer's file
+        try:
+            os.link(source, temporary)
+        except OSError:
+            with atomic_file(target) as file:
+                shutil.copyfileobj(original, file)
+        else:
+            os.replace(temporary, target)
+            # of two names of one file, which target may have been already, `replace` does nothing
+            temporary.unlink(missing_ok=True)
 
 
 def remove_partial_files(folder: Path) -> None:

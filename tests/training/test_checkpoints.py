@@ -13,8 +13,8 @@ import torch
 from act_policy.control.demonstrated_ranges import DemonstratedRanges
 from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
-from act_policy.training.callbacks import checkpoints
-from act_policy.training.callbacks.checkpoints import AtomicCheckpointIO
+from act_policy.system.atomic import link_or_copy, remove_partial_files
+from act_policy.training.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from act_policy.training.run.run_folder import find_checkpoint
 from tests.training.training_for_tests import Run, assert_same_weights, run_training
 
@@ -45,13 +45,13 @@ def test_best_is_the_smallest_held_out_loss(
     demonstrations: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     losses = iter([3.0, 1.0, 2.0, 4.0])
-    original = checkpoints.Checkpoints.on_validation_end
+    original = Checkpoints.on_validation_end
 
     def judged(self: Any, trainer: Any, module: Any) -> None:
         module.held_out = {"held_out_l1": next(losses)}
         original(self, trainer, module)
 
-    monkeypatch.setattr(checkpoints.Checkpoints, "on_validation_end", judged)
+    monkeypatch.setattr(Checkpoints, "on_validation_end", judged)
     run = run_training(demonstrations, tmp_path / "run", max_steps=6, validate_every=2)
     assert steps(run) == {"best.ckpt": 4, "last.ckpt": 6}
     # the resumed run still knows the best, even in another folder: 4.0 does not replace it
@@ -142,7 +142,7 @@ def test_checkpoints_do_not_need_hard_links(
     def refuse(*args: Any) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(checkpoints.os, "link", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     run = run_training(demonstrations, tmp_path, max_steps=2)
     assert steps(run) == {"best.ckpt": 2, "last.ckpt": 2}
 
@@ -156,13 +156,31 @@ def test_a_link_of_a_killed_run_is_removed(tmp_path: Path, monkeypatch: pytest.M
 
     source, target = tmp_path / "checkpoints" / "best.ckpt", tmp_path / "checkpoints" / "last.ckpt"
     AtomicCheckpointIO().save_checkpoint({"step": 1}, source)
-    monkeypatch.setattr(checkpoints.os, "replace", killed)
+    monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KilledError):
-        checkpoints._same_file(source, target)
+        link_or_copy(source, target)
     monkeypatch.undo()
     assert len(list(source.parent.iterdir())) == 2
     AtomicCheckpointIO().save_checkpoint({"step": 2}, source)
     assert [p.name for p in source.parent.iterdir()] == ["best.ckpt"]
+
+
+def test_a_link_is_not_taken_for_what_a_killed_writer_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "best.ckpt", tmp_path / "last.ckpt"
+    source.write_text("weights")
+    replace = os.replace
+
+    def clean_up_and_replace(*paths: Any) -> None:
+        remove_partial_files(tmp_path)  # as another process may do
+        replace(*paths)
+
+    monkeypatch.setattr(os, "replace", clean_up_and_replace)
+    for _ in range(2):  # the second time both are one file already
+        link_or_copy(source, target)
+        assert target.samefile(source)
+        assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_policy_stores_the_levels_of_its_images(demonstrations: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A whole training run of about a second in this process, and a record of its steps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,10 @@ SCHEMA = Schema(
 
 
 def write_demonstrations(
-    folder: Path, lengths: tuple[int, ...] = (9, 2, 7, 6), seed: int = 0
+    folder: Path, lengths: tuple[int, ...] = (9, 2, 7, 6), seed: int = 0, environment: str = ""
 ) -> Path:
     """Write episodes of the given lengths with random content."""
-    rng = np.random.default_rng(seed)
+    rng, schema = np.random.default_rng(seed), replace(SCHEMA, environment=environment)
     for episode, steps in enumerate(lengths):
         state = rng.normal(size=(steps, 2)).astype(np.float32)
         action = np.concatenate([2 * state, state[:, :1] > 0], axis=1).astype(np.float32)
@@ -50,7 +50,7 @@ def write_demonstrations(
             for camera in SCHEMA.cameras
         }
         write_episode(
-            folder / f"episode_{episode:06}.hdf5", SCHEMA, images, state, action, seed=100 + episode
+            folder / f"episode_{episode:06}.hdf5", schema, images, state, action, seed=100 + episode
         )
     return folder
 

@@ -1,8 +1,6 @@
 """Checkpoints that survive a kill: each file is whole, either the old one or the new one."""
 
 import math
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from act_policy.errors import UserError, check_whole_number
-from act_policy.system.atomic import PARTIAL_SUFFIX, atomic_file
+from act_policy.system.atomic import atomic_file, link_or_copy
 from act_policy.training.callbacks.disk_room import check_room, size_of_checkpoint
 
 
@@ -53,6 +51,8 @@ class Checkpoints(lightning.Callback):
     def __init__(self, keep_every: int | None = None) -> None:
         check_whole_number("callbacks.checkpoints.keep_every", keep_every or 1, 1)
         self.keep_every = keep_every
+        self.kept_by_others = 0
+        """Checkpoints that another callback keeps at a time."""
         self.best: float | None = None
         self.saved_step = -1
 
@@ -60,7 +60,8 @@ class Checkpoints(lightning.Callback):
         """Refuse to begin what the disk has no room for."""
         if trainer.is_global_zero:
             kept = (module.max_steps - trainer.global_step) // (self.keep_every or math.inf)
-            check_room(Path(trainer.default_root_dir), size_of_checkpoint(module), int(kept))
+            kept = int(kept) + self.kept_by_others
+            check_room(Path(trainer.default_root_dir), size_of_checkpoint(module), kept)
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
         """Save the policy that was just judged."""
@@ -93,10 +94,10 @@ class Checkpoints(lightning.Callback):
         self.saved_step = trainer.global_step
         if is_best and trainer.is_global_zero:
             # after a kill between the two, a resumed run repeats the steps since the old last
-            _same_file(best, last)
+            link_or_copy(best, last)
         keeps = self.keep_every and trainer.global_step % self.keep_every == 0
         if keeps and trainer.is_global_zero:
-            _same_file(last, self._kept(trainer))
+            link_or_copy(last, self._kept(trainer))
 
     @staticmethod
     def _kept(trainer: lightning.Trainer) -> Path:
@@ -110,16 +111,3 @@ class Checkpoints(lightning.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the lowest held-out loss of the resumed run."""
         self.best = state_dict["best"]
-
-
-def _same_file(source: Path, target: Path) -> None:
-    """Give `source` a second name; copy it if the file system has no hard links."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}{PARTIAL_SUFFIX}")
-    temporary.unlink(missing_ok=True)
-    try:
-        os.link(source, temporary)
-    except OSError:
-        with atomic_file(target) as file, source.open("rb") as original:
-            shutil.copyfileobj(original, file)
-    else:
-        os.replace(temporary, target)

@@ -56,7 +56,7 @@ def check_room(run: Path, size: int, kept: int) -> None:
 def _refuse(run: Path, size: int, kept: int, found: str) -> None:
     wanted = f"{AT_ONCE} checkpoints of {size / 1e6:.0f} MB at a time"
     if kept:
-        wanted += f" and {kept} that callbacks.checkpoints.keep_every keeps"
+        wanted += f" and {kept} that callbacks.checkpoints.keep_every and rollout_every keep"
     raise UserError(
         f"{run}: there is no room for {wanted} ({found}); free some space, or give out= a folder "
         "on another disk"

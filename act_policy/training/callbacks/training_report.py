@@ -63,8 +63,8 @@ class TrainingReport(lightning.Callback):
                 logger.log_metrics(errors, trainer.global_step)
         self._write(trainer, module, self.refresh_seconds)
 
-    def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Write the page a last time, without reloading."""
+    def on_fit_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Write the page a last time, without reloading; every result has been logged."""
         self._write(trainer, module, None)
 
     def _write(self, trainer: lightning.Trainer, module: Any, refresh: int | None) -> None:

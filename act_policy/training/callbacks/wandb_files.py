@@ -1,4 +1,4 @@
-"""What Weights & Biases gets beside the numbers: configuration, pictures, the best checkpoint."""
+"""What Weights & Biases gets beside the numbers: configuration, pictures, the best checkpoints."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,14 +8,16 @@ import lightning
 from lightning.pytorch.loggers import WandbLogger
 
 from act_policy.data.loading.batches import Batch
-from act_policy.training.run.run_folder import CONFIG_FILE, REPORT_FILE
+from act_policy.training.run.run_folder import BEST_SUCCESS, CONFIG_FILE, REPORT_FILE
 
 PICTURES = 4
 """Number of samples whose images are logged."""
 
 
 class WandbFiles(lightning.Callback):
-    """Logs the configuration, images of the first batch, and at the end report.html and best.ckpt.
+    """Logs the configuration, images of the first batch, and at the end the page and checkpoints.
+
+    It comes after the callbacks that write them.
 
     config: settings of the run.
     """
@@ -43,15 +45,15 @@ class WandbFiles(lightning.Callback):
                 pictures = [wandb.Image(image.numpy()) for image in images[:PICTURES].cpu()]
                 run.log({f"samples/{camera}": pictures}, commit=False)
 
-    def on_train_end(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Log the report, and the checkpoint as an artifact."""
+    def on_fit_end(self, trainer: lightning.Trainer, module: Any) -> None:
+        """Log the report, and the checkpoints as an artifact."""
         folder = Path(trainer.default_root_dir)
-        best, report = folder / "checkpoints" / "best.ckpt", folder / REPORT_FILE
+        best = [folder / "checkpoints" / name for name in ("best.ckpt", BEST_SUCCESS)]
         for run in _runs(trainer):
             import wandb
 
             artifact = wandb.Artifact(f"policy-{run.id}", type="model")
-            for path in (best, report, folder / CONFIG_FILE):
+            for path in (*best, folder / REPORT_FILE, folder / CONFIG_FILE):
                 if path.is_file():
                     artifact.add_file(str(path))
             run.log_artifact(artifact)

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import time
+from bisect import bisect_left
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,12 @@ class MetricsFile(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float | int], step: int | None = None) -> None:
-        """Add values to the row of a step."""
-        if not self.rows or self.rows[-1]["step"] != str(step):
-            self.rows.append({"step": str(step)})
-        self.rows[-1].update({name: f"{value:.6g}" for name, value in metrics.items()})
+        """Add values to the row of a step, which may be one of the past."""
+        number = 0 if step is None else step
+        place = bisect_left(self.rows, number, key=lambda row: int(row["step"]))
+        if place == len(self.rows) or self.rows[place]["step"] != str(number):
+            self.rows.insert(place, {"step": str(number)})
+        self.rows[place].update({name: f"{value:.6g}" for name, value in metrics.items()})
         self._unsaved = True
         if time.monotonic() - self._saved_at > SECONDS_BETWEEN_WRITES:
             self.save()

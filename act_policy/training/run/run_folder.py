@@ -1,6 +1,7 @@
 """A run on disk: config.yaml, versions.json, metrics.csv, report.html, checkpoints/."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from act_policy.system.foreign_files import is_foreign
 from act_policy.system.versions import versions
 
 CONFIG_FILE, VERSIONS_FILE, METRICS_FILE = "config.yaml", "versions.json", "metrics.csv"
-REPORT_FILE = "report.html"
+REPORT_FILE, ROLLOUT_FOLDER = "report.html", "rollouts"
+BEST_SUCCESS = "best_success.ckpt"
 
 
 def find_run(resume: str | Path) -> tuple[Path, Path]:
@@ -47,7 +49,8 @@ def find_checkpoint(folder: Path) -> Path:
     from one that it keeps.
     """
     last = folder / "checkpoints" / "last.ckpt"
-    others = [last.with_name("best.ckpt"), *sorted(last.parent.glob("step_*.ckpt"), reverse=True)]
+    kept = sorted(last.parent.glob("step_*.ckpt"), reverse=True)
+    others = [last.with_name("best.ckpt"), *kept, last.with_name(BEST_SUCCESS)]
     if last.exists():
         return last
     return next((path for path in others if path.exists()), last)
@@ -57,12 +60,13 @@ def check_free(folder: Path) -> None:
     """Raise UserError if the folder is not empty: a trained run is never overwritten.
 
     The files of a run that ended before its first checkpoint are removed, since nothing was
-    trained; those of wandb stay.
+    trained; those of wandb and TensorBoard stay.
     """
     if _is_beginning(folder):
         # versions.json marks the folder as ours, so it goes last
         for name in (CONFIG_FILE, METRICS_FILE, REPORT_FILE, VERSIONS_FILE):
             (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / ROLLOUT_FOLDER, ignore_errors=True)
         return
     if folder.exists() and (not folder.is_dir() or any(_entries(folder))):
         raise UserError(
@@ -98,7 +102,8 @@ def _is_beginning(folder: Path) -> bool:
     """Tell whether the folder holds nothing but a run of ours without a checkpoint."""
     if not _starts(folder):
         return False
-    ours = {CONFIG_FILE, VERSIONS_FILE, METRICS_FILE, REPORT_FILE, "checkpoints", "wandb"}
+    ours = {CONFIG_FILE, VERSIONS_FILE, METRICS_FILE, REPORT_FILE}
+    ours |= {"checkpoints", ROLLOUT_FOLDER, "tensorboard", "wandb"}
     entries = [*_entries(folder), *_entries(folder / "checkpoints")]
     return all(entry.name in ours or entry.name.endswith(PARTIAL_SUFFIX) for entry in entries)
 
