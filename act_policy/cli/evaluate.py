@@ -9,7 +9,8 @@ episode, baselines) and videos/ to the run, or to out=FOLDER. mode=replay needs 
 compares what the policy predicts with what was demonstrated, beside holding still and the nearest
 demonstration, and writes to the run's replay/. suite=NAME tries the policy in every row of a suite
 (configs/suite) from the same initial states, and writes suite.json and report.html to the run's
-suites/NAME/; the same command continues an interrupted suite.
+suites/NAME/; the same command continues an interrupted suite. task=NAME describes a simulator that
+is not one of ours (configs/task/pusht.yaml), unless the demonstrations were recorded in it.
 """
 
 from dataclasses import asdict, replace
@@ -41,6 +42,8 @@ def main(config: Any) -> None:
         raise UserError(
             f"out: checkpoint={checkpoint} belongs to no run; say where with out=FOLDER"
         )
+    if "task" in config and settings.max_steps is None:
+        settings = replace(settings, max_steps=config.task.max_steps)
     refuse_settings_of_other_mode(config, [*asdict(settings), "baselines", "videos", "workers"])
     if suite is not None:
         refuse_settings_without_use(
@@ -88,17 +91,18 @@ def evaluate_rollouts(
     from act_policy.evaluation.open_loop.run_data import score_held_out
     from act_policy.evaluation.results import build_success_table, list_warnings
     from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
+    from act_policy.evaluation.rollouts.run import build_environment
     from act_policy.evaluation.rollouts.seams import Motion, describe_motion
     from act_policy.evaluation.sections.rollout_report import Background
-    from act_policy.sim.rendering import choose_gl_backend
 
-    choose_gl_backend()  # once, here: the worker processes inherit it
     trained_with = run_config(run)
+    demonstrations = find_demonstrations(trained_with, config.demonstrations)
+    simulator = prepare_simulator(config, demonstrations)
     report = evaluate(
         checkpoint,
         out,
         settings,
-        find_demonstrations(trained_with, config.demonstrations),
+        demonstrations,
         baselines=config.baselines,
         videos=config.videos,
         workers=None if config.workers == "auto" else config.workers,
@@ -107,6 +111,8 @@ def evaluate_rollouts(
             lambda policy: score_held_out(policy, trained_with, config.demonstrations),
         ),
         load=load,
+        build=partial(build_environment, simulator=simulator),
+        environment="" if simulator is None else simulator.environment,
     )
     used = report["settings"]
     title = (
@@ -122,6 +128,30 @@ def evaluate_rollouts(
     for warning in list_warnings(report):
         print(warning)
     return "evaluation.json"
+
+
+def prepare_simulator(config: Any, demonstrations: Any) -> Any:
+    """Find the description of a simulator that is not one of ours; else get ours ready to draw.
+
+    It is given by task=, or kept with the demonstrations.
+    """
+    from act_policy.cli.record import find_simulator
+    from act_policy.sim.described import SimulatorConfig
+    from act_policy.sim.rendering import choose_gl_backend
+
+    task = plain(config.task) if "task" in config else {}
+    recorded = None if demonstrations is None else demonstrations.config.get("simulator")
+    if task and (simulator := find_simulator(task)) is None:
+        raise UserError(
+            f"task: {task['env']} is one of our environments, which the policy itself names; "
+            "leave task= out"
+        )
+    if task:
+        return simulator
+    if recorded is not None:
+        return SimulatorConfig(**recorded)
+    choose_gl_backend()  # once, here: the worker processes inherit it
+    return None
 
 
 def print_execution(report: dict[str, Any]) -> None:
@@ -141,6 +171,7 @@ def evaluate_suite(
 
     from act_policy.evaluation.results import SUCCESS_COLUMNS, list_reruns
     from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
+    from act_policy.evaluation.rollouts.run import build_environment
     from act_policy.evaluation.rollouts.suite_rows import Suite
     from act_policy.evaluation.sections.suite_report import (
         DIFFERENCE,
@@ -148,18 +179,19 @@ def evaluate_suite(
         tabulate_means,
     )
     from act_policy.evaluation.suite import RESULT_FILE, run_suite
-    from act_policy.sim.rendering import choose_gl_backend
 
     suite = Suite.from_config(plain(config.suite))
-    choose_gl_backend()  # once, here: the worker processes inherit it
+    demonstrations = find_demonstrations(run_config(run), config.demonstrations)
+    simulator = prepare_simulator(config, demonstrations)
     report = run_suite(
         checkpoint,
         out,
         suite,
         settings,
-        find_demonstrations(run_config(run), config.demonstrations),
+        demonstrations,
         workers=None if config.workers == "auto" else config.workers,
         load=load,
+        build=partial(build_environment, simulator=simulator),
     )
     columns = [*SUCCESS_COLUMNS, DIFFERENCE, ""]
     shown = [0, 1, 2] if suite.control is None else [0, 4, 5]  # as wide as a terminal

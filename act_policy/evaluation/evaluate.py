@@ -115,6 +115,7 @@ def evaluate(
     background: Background = Background(),  # noqa: B008  it cannot be changed
     load: Callable[[Path], ChunkPolicy] = open_policy,
     build: Callable[..., Environment] = build_environment,
+    environment: str = "",
 ) -> dict[str, Any]:
     """Try a policy and its baselines; write evaluation.json, videos/ and report.html to `out`.
 
@@ -129,6 +130,7 @@ def evaluate(
         background: what else the report shows.
         load: reads the checkpoint; called here and once in each process.
         build: (schema, sizes=None, max_steps=, quality=) -> environment, see build_environment.
+        environment: id, for a policy that does not know its environment.
 
     Returns:
         What evaluation.json holds.
@@ -194,7 +196,7 @@ def evaluate(
         "motion": motion._asdict(),
         "baselines": summaries,
         "checkpoint": judged,
-        "environment": policy.schema.environment,
+        "environment": policy.schema.environment or environment,
         "execution": used.to_dict(),
         "rate": policy.schema.rate,
         "settings": asdict(config),

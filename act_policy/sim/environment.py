@@ -153,5 +153,8 @@ def scripted_expert(environment: Any, variation: Variation = AS_USUAL) -> Expert
     """
     task = environment.unwrapped
     if not isinstance(task, SimulatedTask):
-        raise UserError(f"environment {environment}: there is no scripted expert for it")
+        raise UserError(
+            f"environment {environment}: there is no scripted expert for it; "
+            "teacher=module:function names a function of yours that acts"
+        )
     return task.make_expert(variation)

@@ -12,11 +12,13 @@ from tqdm import tqdm
 
 from act_policy.data.aloha.episode import write_episode
 from act_policy.errors import UserError, check_choice, check_whole_number
+from act_policy.sim.described import SimulatorConfig
 from act_policy.sim.images import image_sizes
 from act_policy.sim.recording_folder import RecordingFolder
 from act_policy.sim.rendering import choose_gl_backend
 from act_policy.sim.teachers import EXPERT, Teacher
 from act_policy.system.processes import run_jobs, usable_cores
+from act_policy.types import Schema
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class RecordingConfig:
     teacher, timing_noise, pose_noise, inject_noise: who demonstrates, and how much its own motion
         varies, see `Teacher`.
     tail: steps recorded after the first success, within max_steps; the teacher goes on in them.
+    simulator: describes an environment that is not one of this package's.
     """
 
     environment: str
@@ -46,6 +49,7 @@ class RecordingConfig:
     pose_noise: float = 0.0
     inject_noise: bool = False
     tail: int = 10
+    simulator: SimulatorConfig | None = None
 
     def __post_init__(self) -> None:
         for field, smallest in (("max_steps", 1), ("seed", 0), ("tail", 0)):
@@ -57,7 +61,12 @@ class RecordingConfig:
         check_choice("quality", self.quality, ("fast", "exact"))
         if not image_sizes(self.cameras):
             raise UserError("cameras={}: a demonstration needs at least one camera")
-        if self.environment not in gymnasium.registry:
+        if self.simulator is not None and self.noise:
+            raise UserError(
+                f"noise={self.noise}: only this package's environments know which values of an "
+                "action move the robot; let your teacher's actions differ"
+            )
+        if self.simulator is None and self.environment not in gymnasium.registry:
             raise UserError(f"environment {self.environment} is not known to gymnasium")
         self.demonstrates.check()
 
@@ -73,6 +82,8 @@ class RecordingConfig:
 
     def make_environment(self) -> gymnasium.Env[Any, Any]:
         """Make the environment that the config describes."""
+        if self.simulator is not None:
+            return self.simulator.make(self.cameras, self.max_steps)
         return gymnasium.make(
             self.environment,
             cameras=self.cameras,
@@ -101,7 +112,7 @@ def record_demonstrations(
     with folder.locked():
         folder.open(episodes)
         todo = folder.next_seeds(episodes)
-        if todo:
+        if todo and config.simulator is None:
             choose_gl_backend()  # once, here: the processes inherit it
         with tqdm(
             total=episodes, initial=folder.successes, desc="demonstrations", unit="episode"
@@ -144,8 +155,8 @@ def record_episode(
     """
     observation, _ = environment.reset(seed=seed)
     act = config.demonstrates.begin(environment, seed)
-    schema = environment.unwrapped.schema  # type: ignore[attr-defined]
-    disturb = disturbance(environment.unwrapped, config.noise, seed)
+    schema: Schema = environment.get_wrapper_attr("schema")
+    disturb = disturbance(environment.unwrapped, config.noise, seed) if config.noise else np.copy
     seen, states, actions = [], [], []
     steps_left = config.max_steps
     success = False

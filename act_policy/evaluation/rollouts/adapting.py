@@ -31,7 +31,7 @@ class AdaptedObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
     def __init__(self, environment: gymnasium.Env[Any, Any], schema: Schema) -> None:
         super().__init__(environment)
         self._cameras = {camera.name: camera for camera in schema.cameras}
-        names: tuple[str, ...] = environment.unwrapped.schema.state_names  # type: ignore[attr-defined]
+        names: tuple[str, ...] = environment.get_wrapper_attr("schema").state_names
         self._state = np.array([names.index(name) for name in schema.state_names], np.int64)
 
     def observation(self, observation: Any) -> Any:

@@ -1,6 +1,6 @@
 """Episodes in simulation through the robot's own control loop, in parallel processes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from act_policy.evaluation.rollouts.adapting import AdaptedObservations, restore
 from act_policy.evaluation.rollouts.baselines import SelectAction, blindfold, play_recorded
 from act_policy.evaluation.rollouts.delays import Delay, EpisodeExecutor, make_executor
 from act_policy.evaluation.rollouts.disturbance import UNDISTURBED, Disturbance
+from act_policy.sim.described import SimulatorConfig
 from act_policy.system.atomic import atomic_file
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Observation, Schema
@@ -113,6 +114,7 @@ def build_environment(
     sizes: dict[str, tuple[int, int]] | None = None,
     max_steps: int | None = None,
     quality: str = "fast",
+    simulator: SimulatorConfig | None = None,
 ) -> Environment:
     """Build the simulated environment that a policy's schema names, with the policy's cameras.
 
@@ -121,6 +123,7 @@ def build_environment(
         sizes: camera name -> (height, width) to render instead of the policy's own.
         max_steps: end of an episode; None keeps the environment's own.
         quality: of the images, fast or exact.
+        simulator: describes an environment that is not one of this package's.
 
     Raises:
         UserError: there is no such environment, or it differs from the schema.
@@ -129,33 +132,51 @@ def build_environment(
 
     recorded = restore_recorded_cameras(schema)
     cameras = {camera.name: (camera.height, camera.width) for camera in recorded.cameras}
-    if not schema.environment:
+    if simulator is None:
+        environment = _make_ours(schema.environment, sizes or cameras, max_steps, quality)
+    elif schema.environment in ("", simulator.environment):
+        environment = simulator.make(sizes or cameras, max_steps)
+    else:
         raise UserError(
-            "the policy's schema names no simulated environment, so it cannot be rolled out; "
-            "for a checkpoint of other software, source.schema=FILE.json says it, and the names"
+            f"the policy is of environment {schema.environment!r}; task= describes "
+            f"{simulator.environment!r}"
         )
-    try:
-        environment = gymnasium.make(
-            schema.environment,
-            max_episode_steps=max_steps,
-            disable_env_checker=True,  # it would read, and so render, every image
-            cameras=sizes or cameras,
-            quality=quality,
-        )
-    except gymnasium.error.UnregisteredEnv as error:
-        raise UserError(f"environment {schema.environment!r}: {error}") from None
     if sizes is not None:
         return environment
-    # Its own schema is an attribute of the innermost environment.
-    own: Schema = environment.unwrapped.schema  # type: ignore[attr-defined]
+    own: Schema = environment.get_wrapper_attr("schema")
     if set(schema.states) <= set(own.states):  # some of the state's dimensions are enough
         recorded = replace(recorded, state_names=own.state_names, state_units=own.state_units)
     if differences := recorded.differences(own):
         raise UserError(
-            f"the policy (here) and the environment {schema.environment} (there) differ: "
+            f"the policy (here) and the environment {own.environment} (there) differ: "
             f"{'; '.join(differences)}"
         )
     return AdaptedObservations(environment, schema) if schema.differences(own) else environment
+
+
+def _make_ours(
+    name: str, cameras: Mapping[str, tuple[int, int]], max_steps: int | None, quality: str
+) -> Environment:
+    """Make one of this package's environments."""
+    if not name:
+        raise UserError(
+            "the policy's schema names no simulated environment, so it cannot be rolled out; "
+            "for a checkpoint of other software, source.schema=FILE.json says it, and the names; "
+            "evaluate.py task=NAME describes a simulator that is not one of ours"
+        )
+    try:
+        return gymnasium.make(
+            name,
+            max_episode_steps=max_steps,
+            disable_env_checker=True,  # it would read, and so render, every image
+            cameras=cameras,
+            quality=quality,
+        )
+    except gymnasium.error.UnregisteredEnv as error:
+        raise UserError(
+            f"environment {name!r}: {error}; evaluate.py task=NAME describes a simulator that is "
+            "not one of ours"
+        ) from None
 
 
 def run_episode(
