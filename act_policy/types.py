@@ -27,6 +27,7 @@ IMAGE_PREFIX = "observation.images."
 STATE_KEY = "observation.state"
 ENVIRONMENT_STATE_KEY = "observation.environment_state"
 ACTION_KEY = "action"
+TASK_KEY = "task"
 PREFIX_KEY = "action_prefix"
 
 
@@ -54,42 +55,47 @@ class Observation(NamedTuple, _Over[ArrayT]):
     prefix: float32 (p, a), the actions from this moment on that the robot carries out whatever is
         predicted, for a policy that knows about them; NaN from the first on that is still free.
         None where nothing is committed.
+    task: what is to be done, for a policy that knows several tasks: the words of one of the
+        schema's tasks, or its index, int64; for a batch an array of either. None where there is
+        nothing to choose.
     """
 
     images: Mapping[str, ArrayT]
     state: ArrayT
     environment_state: ArrayT | None = None
     prefix: ArrayT | None = None
+    task: Any = None
 
     @classmethod
     def from_keys(cls, values: Mapping[str, ArrayT]) -> "Observation[ArrayT]":
-        """Bind LeRobot's keys (`observation.images.<camera>`, `observation.state`) by name.
+        """Bind LeRobot's keys (`observation.images.<camera>`, `observation.state`, `task`) by name.
 
         Any other key raises UserError: nothing is ignored silently.
         """
         images: dict[str, ArrayT] = {}
-        vectors: dict[str, ArrayT] = {}
+        others: dict[str, ArrayT] = {}
         for key, value in values.items():
             if key.startswith(IMAGE_PREFIX):
                 images[key.removeprefix(IMAGE_PREFIX)] = value
-            elif key in (STATE_KEY, ENVIRONMENT_STATE_KEY, PREFIX_KEY):
-                vectors[key] = value
+            elif key in (STATE_KEY, ENVIRONMENT_STATE_KEY, PREFIX_KEY, TASK_KEY):
+                others[key] = value
             else:
                 raise UserError(
                     f"observation key {key!r} is unknown; expected {IMAGE_PREFIX}<camera>, "
-                    f"{STATE_KEY}, {ENVIRONMENT_STATE_KEY} or {PREFIX_KEY}"
+                    f"{STATE_KEY}, {ENVIRONMENT_STATE_KEY}, {PREFIX_KEY} or {TASK_KEY}"
                 )
-        state: Any = vectors.get(STATE_KEY)
+        state: Any = others.get(STATE_KEY)
         if state is None:
             if not images:
                 raise UserError(f"the observation has no {STATE_KEY}; found {sorted(values)}")
             state = _no_state(images)
-        return cls(images, state, vectors.get(ENVIRONMENT_STATE_KEY), vectors.get(PREFIX_KEY))
+        optional = (others.get(key) for key in (ENVIRONMENT_STATE_KEY, PREFIX_KEY, TASK_KEY))
+        return cls(images, state, *optional)
 
     def map(self, change: Callable[[Any], Any]) -> "Observation[Any]":
         """Apply a function to every array."""
         images = {name: change(image) for name, image in self.images.items()}
-        others = (self.environment_state, self.prefix)
+        others = (self.environment_state, self.prefix, self.task)
         return Observation(
             images,
             change(self.state),
@@ -112,6 +118,7 @@ def stack_observations(observations: Sequence[Observation[Any]]) -> Observation[
         np.stack([each.state for each in observations]),
         None if first.environment_state is None else np.stack([np.asarray(v) for v in others]),
         _stack_prefixes([each.prefix for each in observations]),
+        None if first.task is None else np.stack([np.asarray(each.task) for each in observations]),
     )
 
 
@@ -169,6 +176,8 @@ class Schema:
     state_names: empty for a policy that sees images alone.
     rate: steps per second.
     environment: the id of the simulated environment, "" on a real robot.
+    tasks: what was to be done in the demonstrations, in words; a policy with two or more is told
+        which of them to do.
     """
 
     cameras: tuple[Camera, ...]
@@ -179,6 +188,7 @@ class Schema:
     rate: float
     environment_state_names: tuple[str, ...] = ()
     environment: str = ""
+    tasks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.action_names:
@@ -196,6 +206,7 @@ class Schema:
             ("state", self.state_names),
             ("action", self.action_names),
             ("environment state", self.environment_state_names),
+            ("task", self.tasks),
         ):
             if twice := sorted({name for name in every if every.count(name) > 1}):
                 raise UserError(f"{field} names must be unique; found twice: {', '.join(twice)}")
@@ -237,14 +248,48 @@ class Schema:
     def differences(self, other: "Schema") -> list[str]:
         """List the fields in which the other schema differs; empty when the two are the same.
 
-        The environment is not compared: the same robot may be used in several.
+        Environment and tasks are not compared: the same robot may do several, in several.
         """
         mine, theirs = self.to_dict(), other.to_dict()
         return [
             f"{field}: {mine[field]} here, {theirs[field]} there"
             for field in mine
-            if field != "environment" and mine[field] != theirs[field]
+            if field not in ("environment", "tasks") and mine[field] != theirs[field]
         ]
+
+    @property
+    def chooses_task(self) -> bool:
+        """Whether an observation must say which task is to be done."""
+        return len(self.tasks) > 1
+
+    def task_index(self, task: Any, batch: tuple[int, ...] = ()) -> np.ndarray | None:
+        """Return the index of each task, int64 (*batch,); None where there is nothing to choose.
+
+        Args:
+            task: words or indices; one for all of a batch, or one for each.
+            batch: shape of the observation's batch.
+
+        Raises:
+            UserError: none is given, or the policy does not know it.
+        """
+        if not self.chooses_task:
+            return None
+        listed = ", ".join(repr(each) for each in self.tasks)
+        if task is None:
+            raise UserError(
+                f"{TASK_KEY}: the policy knows {len(self.tasks)} tasks; say which: {listed}"
+            )
+        given = np.asarray(task)
+        if given.shape not in ((), batch) or given.dtype.kind not in "iuUO":
+            raise UserError(f"{TASK_KEY}: {given.dtype} {given.shape}, expected words, {batch}")
+        numbers: dict[Any, int] = {each: index for index, each in enumerate(self.tasks)}
+        if given.dtype.kind in "iu":
+            numbers = {index: index for index in numbers.values()}
+        found = [numbers.get(each, -1) for each in given.flat]
+        for each, index in zip(given.flat, found, strict=True):
+            if index < 0:
+                raise UserError(f"{TASK_KEY}: {str(each)!r} is unknown; the policy knows {listed}")
+        return np.broadcast_to(np.array(found, np.int64).reshape(given.shape), batch).copy()
 
     def check(self, observation: Observation[Any] | Mapping[str, Any]) -> Observation[np.ndarray]:
         """Return an observation as numpy arrays; raise UserError unless it fits this schema.
@@ -292,11 +337,16 @@ class Schema:
         prefix = observation.prefix
         if prefix is not None:
             prefix = _check_prefix(prefix, batch, self.action_size)
-        return Observation(images, state, extra, prefix)
+        return Observation(images, state, extra, prefix, self.task_index(observation.task, batch))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; `from_dict` is the inverse."""
+        """Return plain values for JSON; `from_dict` is the inverse.
+
+        Tasks are left out where there are none, so that older versions read it.
+        """
         plain = {name: _as_list(value) for name, value in asdict(self).items()}
+        if not self.tasks:
+            del plain["tasks"]
         return {**plain, "cameras": [camera.to_dict() for camera in self.cameras]}
 
     @classmethod
@@ -309,7 +359,8 @@ class Schema:
             plain = {("environment" if k == "task" else k): v for k, v in plain.items()}
         check_fields("schema", plain, cls)
         try:
-            lists = {k: tuple(v) for k, v in plain.items() if k.endswith(("names", "units"))}
+            listed = ("names", "units", "tasks")
+            lists = {k: tuple(v) for k, v in plain.items() if k.endswith(listed)}
             cameras = tuple(Camera.from_dict(camera) for camera in plain["cameras"])
             return cls(**{**plain, **lists, "cameras": cameras, "rate": float(plain["rate"])})
         except TypeError as error:

@@ -150,9 +150,11 @@ class DemonstrationDataset(Protocol):
 def observation_at(
     dataset: DemonstrationDataset, episode: int, step: int
 ) -> Observation[np.ndarray]:
-    """Read every camera's image at a step of an episode, and the state."""
+    """Read every camera's image at a step of an episode, the state, and the task in words."""
     images = {name: dataset.frame(episode, step, name) for name in dataset.schema.camera_names}
-    return Observation(images, dataset.state(episode)[step])
+    told = dataset.instructions(episode).items()
+    task = next((text for text, steps in told if text and steps[step]), None)
+    return Observation(images, dataset.state(episode)[step], task=task)
 
 
 def name_left_out(left_out: Mapping[str, str]) -> list[str]:

@@ -37,8 +37,9 @@ def trace_inputs(policy: ACTPolicy) -> tuple[tuple[Tensor, ...], dict[str, Any]]
     schema, prefix = policy.schema, (policy.prefix_length, policy.schema.action_size)
     images = [torch.zeros(2, c.height, c.width, 3, dtype=torch.uint8) for c in schema.cameras]
     sizes = [size for size in (schema.state_size, len(schema.environment_state_names)) if size]
+    tasks = [torch.zeros(2, dtype=torch.int64)] if schema.chooses_task else []
     prefixes = [torch.zeros(2, *prefix)] if policy.prefix_length else []
-    inputs = (*images, *(torch.zeros(2, size) for size in sizes), *prefixes)
+    inputs = (*images, *(torch.zeros(2, size) for size in sizes), *tasks, *prefixes)
     free = torch.export.Dim("b", min=1, max=LARGEST_BATCH)
     return inputs, {"inputs": tuple({0: free} for _ in inputs)}
 
@@ -46,8 +47,8 @@ def trace_inputs(policy: ACTPolicy) -> tuple[tuple[Tensor, ...], dict[str, Any]]
 class FoldedPolicy(nn.Module):
     """Raw observation in, physical actions out, as ACTPolicy computes them.
 
-    The inputs are positional, as exporters need them: the cameras in the schema's order, the state
-    and the environment state, where the schema has them, and the prefix, where the network has one.
+    The inputs are positional, as exporters need them: the cameras in the schema's order, and then,
+    where there is one, the state, the environment state, the task's index and the prefix.
     """
 
     image_means: Tensor
@@ -71,6 +72,7 @@ class FoldedPolicy(nn.Module):
         self.environment_state_projection = (
             act.environment_state_projection if config.environment_state_size else None
         )
+        self.task_tokens = act.task_tokens if config.task_count else None
         positions = act.token_positions()
         self.encoder = act.encoder
         for layer in self.encoder.layers:
@@ -104,6 +106,7 @@ class FoldedPolicy(nn.Module):
         if self.state_projection is not None:
             state = others.pop(0)
         prefix = others.pop() if self.prefix_length else None
+        task = others.pop() if self.task_tokens is not None else None
         seen = self.normalizer.observation(
             Observation({}, state, others[0] if others else None, prefix)
         )
@@ -111,6 +114,8 @@ class FoldedPolicy(nn.Module):
             tokens.append(self.state_projection(seen.state)[:, None])
         if self.environment_state_projection is not None:
             tokens.append(self.environment_state_projection(seen.environment_state)[:, None])
+        if self.task_tokens is not None:
+            tokens.append(self.task_tokens(task)[:, None])
         memory = self.encoder(torch.cat([*tokens, *maps], dim=1))
         allowed = None
         if self.prefix_encoder is not None:

@@ -3,6 +3,8 @@
 inputs    observation.images.<camera>     uint8   (b, h, w, 3)
           observation.state               float32 (b, s)
           observation.environment_state   float32 (b, e), where the schema has one
+          task                            int64   (b,), where the policy knows several tasks: the
+                                          index in the schema's `tasks`, which are words
           action_prefix                   float32 (b, p, a), where the policy knows about committed
                                           actions; NaN where none is. Left out, nothing is
 output    action                          float32 (b, k, a), physical units

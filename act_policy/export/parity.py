@@ -46,7 +46,8 @@ def random_observation(
 ) -> Observation[np.ndarray]:
     """Draw noise images, and vectors over the whole range that training saw.
 
-    Of each sample of a policy that knows about them, any number of actions is committed.
+    Of each sample of a policy that knows about them, any number of actions is committed. One that
+    knows several tasks is asked for any.
     """
 
     def vector(field: FieldStatistics) -> np.ndarray:
@@ -64,12 +65,15 @@ def random_observation(
     }
     environment_state, state = policy.statistics.environment_state, vector(policy.statistics.state)
     others = None if environment_state is None else vector(environment_state)
-    if not (length := policy.prefix_length):
-        return Observation(images, state, others)
-    rows = [vector(policy.statistics.action) for _ in range(length)]
-    count = generator.integers(0, length + 1, (batch, 1, 1))
-    free = np.arange(length)[None, :, None] >= count
-    return Observation(images, state, others, np.where(free, np.nan, np.stack(rows, axis=1)))
+    prefix = task = None
+    if length := policy.prefix_length:
+        rows = [vector(policy.statistics.action) for _ in range(length)]
+        count = generator.integers(0, length + 1, (batch, 1, 1))
+        free = np.arange(length)[None, :, None] >= count
+        prefix = np.where(free, np.nan, np.stack(rows, axis=1))
+    if policy.schema.chooses_task:
+        task = generator.integers(0, len(policy.schema.tasks), batch)
+    return Observation(images, state, others, prefix, task)
 
 
 def measure_parity(

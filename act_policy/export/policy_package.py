@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 
 from act_policy.control.policies.onnx_policy import batched_inputs, input_names
+from act_policy.errors import UserError
 from act_policy.model.policy import ACTPolicy
 from act_policy.types import (
     ACTION_KEY,
@@ -43,7 +44,16 @@ def package_names(schema: Schema) -> dict[str, str]:
 
 
 def write_package(policy: ACTPolicy, onnx_file: Path, folder: Path) -> None:
-    """Write the folder from an exported policy.onnx; manifest.json is written last."""
+    """Write the folder from an exported policy.onnx; manifest.json is written last.
+
+    Raises:
+        UserError: the policy knows several tasks, which the runtime cannot tell apart.
+    """
+    if policy.schema.chooses_task:
+        raise UserError(
+            f"format policy_package: the policy is told one of {len(policy.schema.tasks)} tasks, "
+            "and the runtime hands over images and joints alone; leave the format out"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     model = onnx.load(onnx_file)
     names = package_names(policy.schema)

@@ -19,7 +19,7 @@ import onnx
 
 from act_policy.control.policies.onnx_policy import batched_inputs, input_names
 from act_policy.export.onnx import silence
-from act_policy.types import ACTION_KEY, Observation, Schema
+from act_policy.types import ACTION_KEY, TASK_KEY, Observation, Schema
 
 Precision = Literal["fp32", "fp16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -101,7 +101,8 @@ def _nodes_outside(model: onnx.ModelProto) -> tuple[list[str], list[str]]:
 
     Its ends read the normalised inputs, or write the normalised actions.
     """
-    before = {value.name for value in model.graph.input}  # and all computed from it by element
+    # in physical units, and all that is computed from them by element
+    before = {value.name for value in model.graph.input} - {TASK_KEY}
     for node in model.graph.node:  # in topological order
         if node.op_type in _ELEMENTWISE and before & set(node.input):
             before.update(node.output)

@@ -3,7 +3,8 @@
     program = torch.export.load("policy.pt2").module()
     chunk = program(image, ..., state)   # uint8 (b, h, w, 3) in the schema's order; float32 (b, s)
 
-A policy that knows about committed actions takes them last, float32 (b, p, a), all NaN for a plain
+A policy that knows several tasks takes behind the state an index in the schema's `tasks`, int64
+(b,). One that knows about committed actions takes them last, float32 (b, p, a), all NaN for a plain
 chunk. The file also holds `act_policy.json`: schema, chunk_length, prefix_length,
 demonstration_seeds, execution.
 """

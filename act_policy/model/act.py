@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from act_policy.model.backbone import ImageEncoder, ResNet
@@ -36,13 +36,16 @@ class ACTOutput(NamedTuple):
 class ACT(nn.Module):
     """The whole network, in normalised units.
 
-    Encoder tokens, in this order: latent, (state), (environment state), every camera's map row by
-    row. Positions: learned for the first ones, 2-D sine for the maps, and on request a learned
-    vector per camera. That vector is added to the positions, not to the content: like a place, the
-    camera steers who reads whom, and without it all cameras share the same places.
+    Encoder tokens, in this order: latent, (state), (environment state), (task), every camera's map
+    row by row. Positions: learned for the first ones, 2-D sine for the maps, and on request a
+    learned vector per camera. That vector is added to the positions, not to the content: like a
+    place, the camera steers who reads whom, and without it all cameras share the same places.
 
     The latent token projects z; without a CVAE a learned constant stands in its place, so the token
     order never changes (LeRobot's policies without VAE keep such a token too).
+
+    A network that knows several tasks has a learned token for each. The one that is asked for joins
+    the encoder's tokens, and those of the CVAE.
 
     The decoder starts from zeros; its queries are learned positions, one per action. Actions that
     are committed already, the prefix of the chunk, are further tokens of its memory, or replace the
@@ -93,8 +96,12 @@ class ACT(nn.Module):
             for parameter in transformer.parameters() if transformer is not None else ():
                 if parameter.dim() == 2:
                     nn.init.xavier_uniform_(parameter)
-        if config.prefix_tokens:  # last: the other weights are drawn as without it
+        # last: the other weights are drawn as without them
+        if config.prefix_tokens:
             self.prefix_encoder = PrefixEncoder(config)
+        if config.task_count:
+            self.task_tokens = nn.Embedding(config.task_count, width)
+            self.task_position = nn.Parameter(torch.randn(width))
 
     def forward(
         self,
@@ -105,6 +112,7 @@ class ACT(nn.Module):
         is_pad: Bool[Tensor, "b k"] | None = None,
         latent: Latent = "auto",
         prefix: Float[Tensor, "b p a"] | None = None,
+        task: Int[Tensor, " b"] | None = None,
     ) -> ACTOutput:
         """Predict the next k actions, all in normalised units.
 
@@ -113,9 +121,11 @@ class ACT(nn.Module):
         actions; "auto" samples while training with actions given and is zero otherwise.
 
         prefix: actions that are committed already, see `decode`.
+        task: index of the task to do, for a network that knows several.
         """
-        z, mean, log_variance = self._choose_latent(state, actions, is_pad, latent)
-        memory, positions = self.encode(images, state, environment_state, z)
+        task_token = self._take_task(task)
+        z, mean, log_variance = self._choose_latent(state, actions, is_pad, latent, task_token)
+        memory, positions = self.encode(images, state, environment_state, z, task_token)
         return ACTOutput(self.decode(memory, positions, prefix), mean, log_variance)
 
     def encode(
@@ -124,6 +134,7 @@ class ACT(nn.Module):
         state: Float[Tensor, "b s"],
         environment_state: Float[Tensor, "b _"] | None,
         z: Float[Tensor, "b z"] | None,
+        task_token: Float[Tensor, "b d"] | None = None,
     ) -> tuple[Float[Tensor, "b t d"], Float[Tensor, "t d"]]:
         """Make the tokens and let them read each other; return them and their positions."""
         if z is None:
@@ -137,6 +148,8 @@ class ACT(nn.Module):
             if environment_state is None:
                 raise ValueError("this network reads an environment state; none was given")
             vectors.append(self.environment_state_projection(environment_state))
+        if task_token is not None:
+            vectors.append(task_token)
         maps = self.encode_images(images)
         tokens = torch.cat([torch.stack(vectors, dim=1), *maps], dim=1)
         positions = self.token_positions()
@@ -147,7 +160,8 @@ class ACT(nn.Module):
         map_positions = self.map_positions
         if self.config.camera_embedding:
             map_positions = map_positions + self.camera_embedding[self.camera_of_cell]
-        return torch.cat([self.vector_positions, map_positions])
+        task_position = [self.task_position[None]] if self.config.task_count else []
+        return torch.cat([self.vector_positions, *task_position, map_positions])
 
     def encode_images(
         self, images: Mapping[str, Float[Tensor, "b 3 _h _w"]]
@@ -184,8 +198,22 @@ class ACT(nn.Module):
             actions = follow_prefix(actions, prefix)
         return actions
 
+    def _take_task(self, task: Tensor | None) -> Float[Tensor, "b d"] | None:
+        """Return the token of each sample's task; None for a network that knows one task alone."""
+        if not self.config.task_count:
+            return None
+        if task is None:
+            raise ValueError(f"this network knows {self.config.task_count} tasks; none was given")
+        token: Tensor = self.task_tokens(task)
+        return token
+
     def _choose_latent(
-        self, state: Tensor, actions: Tensor | None, is_pad: Tensor | None, latent: Latent
+        self,
+        state: Tensor,
+        actions: Tensor | None,
+        is_pad: Tensor | None,
+        latent: Latent,
+        task_token: Tensor | None,
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Return z and the posterior it came from."""
         if self.latent_encoder is None:
@@ -198,7 +226,7 @@ class ACT(nn.Module):
             raise ValueError(f"latent={latent!r} needs the demonstrated actions")
         if is_pad is None:
             is_pad = torch.zeros(actions.shape[:2], dtype=torch.bool, device=actions.device)
-        mean, log_variance = self.latent_encoder(state, actions, is_pad)
+        mean, log_variance = self.latent_encoder(state, actions, is_pad, task_token)
         z = mean
         if latent == "sample":
             z = mean + (log_variance / 2).exp() * torch.randn_like(mean)
@@ -219,11 +247,13 @@ class ACT(nn.Module):
             lines.append(row("state", f"(b, {c.state_size})", 1))
         if c.environment_state_size:
             lines.append(row("environment state", f"(b, {c.environment_state_size})", 1))
+        if c.task_count:
+            lines.append(row("task", f"(b,), one of {c.task_count}", 1))
         for camera in c.cameras:
             y, x = self.map_sizes[camera.name]
             source = f"(b, 3, {camera.height}, {camera.width}) -> map {y}x{x}"
             lines.append(row(f"camera {camera.name}", source, y * x))
-        total = len(self.vector_positions) + len(self.map_positions)
+        total = len(self.token_positions())
         lines += [
             row("memory", f"{c.encoder_layers} encoder blocks", total),
             "decoder",
@@ -234,7 +264,9 @@ class ACT(nn.Module):
         if c.latent_size:
             blocks = f"{c.latent_layers} encoder blocks"
             lines.append("latent encoder (training only)")
-            tokens = "cls, state, actions" if c.state_size else "cls, actions"
-            lines.append(row(tokens, blocks, 1 + bool(c.state_size) + c.chunk_length))
+            read = {"cls": 1, "state": bool(c.state_size), "actions": c.chunk_length}
+            read["task"] = bool(c.task_count)
+            names = ", ".join(name for name, tokens in read.items() if tokens)
+            lines.append(row(names, blocks, sum(read.values())))
         parameters = sum(parameter.numel() for parameter in self.parameters())
         return "\n".join([*lines, f"{parameters:,} trainable parameters"])

@@ -11,8 +11,12 @@ from act_policy.types import Camera, Schema
 
 _MAY_BE_ZERO = (
     *("state_size", "environment_state_size", "latent_size", "latent_layers", "prefix_length"),
+    "task_count",
 )
 
+
+SCHEMA_FIELDS = ("cameras", "state_size", "action_size", "environment_state_size", "task_count")
+"""Fields that the schema gives."""
 
 PrefixAs = Literal["tokens", "state", "both"]
 
@@ -24,7 +28,8 @@ class ACTConfig:
     They are the preset `act_paper`; `train.py` begins with `act_small` (configs/model).
 
     The first four fields are what the robot has, in the order of its schema; `for_schema` fills
-    them in. Pretrained weights are not in here: a saved policy never looks for them.
+    them in, and the number of tasks. Pretrained weights are not in here: a saved policy never looks
+    for them.
     """
 
     cameras: tuple[Camera, ...]  # names and image sizes
@@ -52,6 +57,7 @@ class ACTConfig:
     camera_embedding: bool = False  # a learned vector per camera, to tell them apart
     prefix_length: int = 0  # most actions that may be committed already; 0: it knows of none
     prefix_as: PrefixAs = "tokens"  # how it is told of them, see act_policy/model/prefix.py
+    task_count: int = 0  # tasks of which it is told one, 2 or more; 0: no such token
 
     def __post_init__(self) -> None:
         if not self.cameras:
@@ -91,6 +97,8 @@ class ACTConfig:
                 f"ACTConfig.prefix_length is {self.prefix_length}; expected less than the "
                 f"chunk_length of {self.chunk_length}: a chunk needs actions that are still free"
             )
+        if self.task_count == 1:
+            raise UserError("ACTConfig.task_count is 1; a single task needs no token: set it to 0")
         if (self.latent_size == 0) != (self.latent_layers == 0):
             raise UserError(
                 f"ACTConfig: latent_size {self.latent_size} with latent_layers "
@@ -139,6 +147,7 @@ class ACTConfig:
                 "state_size": schema.state_size,
                 "action_size": schema.action_size,
                 "environment_state_size": len(schema.environment_state_names),
+                "task_count": len(schema.tasks) if schema.chooses_task else 0,
             }
         )
 
@@ -154,7 +163,7 @@ class ACTConfig:
                 f"{', '.join(schema.action_names)}; set prefix_as to tokens"
             )
         expected = ACTConfig.for_schema(schema)
-        for name in ("cameras", "state_size", "action_size", "environment_state_size"):
+        for name in SCHEMA_FIELDS:
             if getattr(self, name) != getattr(expected, name):
                 raise UserError(
                     f"{name}: the network has {getattr(self, name)}, "

@@ -15,9 +15,10 @@ from act_policy.model.positions import sine_positions
 
 
 class LatentEncoder(nn.Module):
-    """q(z | state, actions): tokens [cls, state, action 1 .. action k] -> mean, log variance.
+    """q(z | state, actions, task) -> mean, log variance.
 
-    A policy that sees images alone has no state token.
+    Tokens: [cls, state, action 1 .. action k, task]. A policy that sees images alone has no state
+    token, and one that knows a single task no task token.
 
     Source: Zhao et al., "Learning Fine-Grained Bimanual Manipulation" (2023), section IV.C.
     """
@@ -31,7 +32,7 @@ class LatentEncoder(nn.Module):
         self.cls = nn.Parameter(torch.randn(width))
         self.state_projection = nn.Linear(config.state_size, width) if config.state_size else None
         self.action_projection = nn.Linear(config.action_size, width)
-        tokens = (2 if config.state_size else 1) + config.chunk_length
+        tokens = 1 + bool(config.state_size) + config.chunk_length + bool(config.task_count)
         positions = sine_positions(tokens, width)
         self.register_buffer("positions", positions, persistent=False)
         self.encoder = TransformerEncoder(config.latent_layers, config.block)
@@ -43,14 +44,16 @@ class LatentEncoder(nn.Module):
         state: Float[Tensor, "b s"],
         actions: Float[Tensor, "b k a"],
         is_pad: Bool[Tensor, "b k"],
+        task_token: Float[Tensor, "b d"] | None = None,
     ) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
         """Return mean and log variance (log sigma^2); padded actions are never read."""
         first = [self.cls.expand(state.shape[0], 1, -1)]
         if self.state_projection is not None:
             first.append(self.state_projection(state)[:, None])
-        tokens = torch.cat([*first, self.action_projection(actions)], dim=1)
+        last = [] if task_token is None else [task_token[:, None]]
+        tokens = torch.cat([*first, self.action_projection(actions), *last], dim=1)
         always = torch.ones_like(is_pad[:, :1])
-        allowed = torch.cat([*[always] * len(first), ~is_pad], dim=1)[:, None]  # (b, 1, 2 + k)
-        summary = self.encoder(tokens, self.positions[None], allowed)[:, 0]
+        allowed = torch.cat([*[always] * len(first), ~is_pad, *[always] * len(last)], dim=1)
+        summary = self.encoder(tokens, self.positions[None], allowed[:, None])[:, 0]
         mean, log_variance = self.latent_projection(summary).chunk(2, dim=-1)
         return mean, log_variance

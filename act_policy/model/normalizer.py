@@ -87,6 +87,7 @@ class Normalizer(nn.Module):
             self.state(state),
             environment_state,
             None if prefix is None else self.actions(prefix, observation.state),
+            observation.task,
         )
 
     def images(self, images: UInt8[Tensor, "b h w 3"], camera: str) -> Float[Tensor, "b 3 h w"]:

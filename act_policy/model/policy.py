@@ -77,6 +77,7 @@ class ACTPolicy(nn.Module):
             *(normalised.images, normalised.state, normalised.environment_state),
             latent="zero",
             prefix=normalised.prefix,
+            task=normalised.task,
         )
         actions = self.normalizer.physical_actions(output.actions, observation.state)
         return with_prefix(actions, observation.prefix)
@@ -84,11 +85,13 @@ class ACTPolicy(nn.Module):
     def predict_chunk(self, observation: Observation[Any] | Mapping[str, Any]) -> np.ndarray:
         """Predict (k, a), or (b, k, a) for a batch: float32, physical units, deterministic.
 
+        A policy that knows several tasks is told in the observation which of them to do.
+
         The observation (numpy or torch; an Observation or LeRobot's keys) is checked against the
         schema first. The module is left in the mode it was in.
 
         Raises:
-            UserError: the observation is not what the schema describes.
+            UserError: the observation is not what the schema describes, or its task is unknown.
         """
         if isinstance(observation, Mapping):
             observation = Observation.from_keys(observation)

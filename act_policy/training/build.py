@@ -8,6 +8,7 @@ from typing import Any
 import lightning
 
 from act_policy.checkpoints.backbone_weights import load_backbone_weights
+from act_policy.checkpoints.bundle import read_policy
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.errors import UserError
 from act_policy.execution import Execution
@@ -62,6 +63,10 @@ def build_training(
     Raises:
         UserError: a setting is impossible, or a resumed run cannot change it.
     """
+    if checkpoint is not None:
+        data.known_tasks = read_policy(checkpoint).schema.tasks
+    elif initial is not None:
+        data.known_tasks = initial.schema.tasks
     config = ACTConfig.for_schema(data.schema, **model)
     statistics = data.statistics
     if checkpoint is not None:

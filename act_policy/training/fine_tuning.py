@@ -2,16 +2,20 @@
 
 The network and its normalisation stay, because weights mean something only with the statistics
 that they were trained on: before the first step the new policy predicts bit for bit what the old
-one did. Names and rate are those of the new demonstrations; ranges cover both.
+one did. Names and rate are those of the new demonstrations; ranges cover both. New tasks are added
+behind those that the policy knows.
 """
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from act_policy.checkpoints.lerobot.checkpoint import ASSUMED_RATE, numbered_schema
 from act_policy.errors import UserError
+from act_policy.model.config import SCHEMA_FIELDS
 from act_policy.model.policy import ACTPolicy
 from act_policy.statistics import Statistics
 from act_policy.types import Schema
@@ -23,13 +27,16 @@ FAR = 10.0
 def network_config(policy: ACTPolicy) -> dict[str, Any]:
     """Write the policy's network as the `model` settings of a run."""
     fields = policy.config.to_dict()
-    for name in ("cameras", "state_size", "action_size", "environment_state_size"):
+    for name in SCHEMA_FIELDS:
         del fields[name]
     return fields
 
 
 def start_from(policy: ACTPolicy, schema: Schema, statistics: Statistics) -> ACTPolicy:
     """Make the policy to train on demonstrations of this schema, with the weights of another.
+
+    schema: of the demonstrations, with the other policy's tasks before their own. The tokens of new
+        tasks are random; a policy that knew one task alone had none, and all are.
 
     Raises:
         UserError: cameras, joints or actions are not those of the policy, by name and order.
@@ -40,8 +47,15 @@ def start_from(policy: ACTPolicy, schema: Schema, statistics: Statistics) -> ACT
             f"init: the checkpoint predicts {_relative(policy.statistics)}, data.select.relative "
             f"asks for {_relative(statistics)}; set data.select.relative as it was"
         )
-    started = ACTPolicy(policy.config, schema, keep_normalisation(policy.statistics, statistics))
-    started.load_state_dict(policy.state_dict())
+    config = replace(policy.config, task_count=len(schema.tasks) if schema.chooses_task else 0)
+    started = ACTPolicy(config, schema, keep_normalisation(policy.statistics, statistics))
+    weights = {**started.state_dict(), **policy.state_dict()}
+    if config.task_count:
+        known = policy.config.task_count
+        added = started.act.task_tokens.weight.detach()[known:]
+        tokens = [policy.act.task_tokens.weight.detach()] if known else []
+        weights["act.task_tokens.weight"] = torch.cat([*tokens, added])
+    started.load_state_dict(weights)
     started.demonstration_seeds = policy.demonstration_seeds
     warn_of_far_values(policy.statistics, statistics, schema)
     return started
@@ -70,7 +84,7 @@ def check_names(policy: ACTPolicy, schema: Schema) -> None:
     problems = [
         f"{field}: {before[field]} in the checkpoint, {now[field]} in the demonstrations"
         for field in before
-        if field not in ("rate", "environment") and before[field] != now[field]
+        if field not in ("rate", "environment", "tasks") and before[field] != now[field]
     ]
     if problems:
         raise UserError(

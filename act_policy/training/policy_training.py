@@ -260,6 +260,7 @@ class PolicyTraining(lightning.LightningModule):
             batch.is_pad,
             latent=latent,
             prefix=observation.prefix,
+            task=observation.task,
         )
         return output, target
 

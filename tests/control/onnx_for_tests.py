@@ -26,7 +26,7 @@ LOW, HIGH = [-1.0, -1.0, 0.0], [1.0, 0.5, 1.0]
 
 def write_calm_policy(path: Path, schema: Schema = SCHEMA, statistics: bool = True) -> Path:
     camera = schema.cameras[0]
-    size = schema.state_size
+    size, several = schema.state_size, schema.chooses_task
     bounds = {"min": LOW, "max": HIGH, "mean": [0.0] * size, "std": [0.3] * size}
     metadata = {
         "format_version": "1",
@@ -61,6 +61,7 @@ def write_calm_policy(path: Path, schema: Schema = SCHEMA, statistics: bool = Tr
                 image, TensorProto.UINT8, ["b", camera.height, camera.width, 3]
             ),
             helper.make_tensor_value_info("observation.state", TensorProto.FLOAT, ["b", size]),
+            *([helper.make_tensor_value_info("task", TensorProto.INT64, ["b"])] if several else []),
         ],
         [helper.make_tensor_value_info("action", TensorProto.FLOAT, ["b", CHUNK_LENGTH, size])],
         [

@@ -59,7 +59,7 @@ def test_a_joint_of_another_name_measures_by_the_owners_word() -> None:
 def test_a_server_asks_for_images_alone_and_takes_a_state_all_the_same() -> None:
     keys = ObservationKeys().for_schema(SCHEMA)
     empty = Observation({"top": IMAGE}, np.zeros(0, np.float32))
-    assert set(keys.to_message(empty, jpeg=False)) == {"images/top"}
+    assert set(keys.to_message(empty, SCHEMA, jpeg=False)) == {"images/top"}
     for message in ({"images/top": IMAGE}, {"images/top": IMAGE, "state": np.ones(3)}):
         assert keys.to_observation(message, SCHEMA).state.shape == (0,)
 

@@ -51,7 +51,7 @@ def test_each_is_found_with_its_steps(folder):
         np.testing.assert_array_equal(told["open it"], ~told["close it"])
     found = find(Evidence(dataset, InspectionConfig()))
     (finding,) = [f for f in found if f.kind is Kind.INSTRUCTIONS]
-    assert finding.verdict is Verdict.WARNING
+    assert finding.verdict is Verdict.NOTE
     assert finding.detail["episodes_of"] == {"open it": 3, "close it": 3}
 
 

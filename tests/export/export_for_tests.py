@@ -19,7 +19,10 @@ LARGEST_ACTION = 5.0
 
 
 def make_policy(
-    environment_state: bool = True, positions: bool = False, **fields: object
+    environment_state: bool = True,
+    positions: bool = False,
+    tasks: tuple[str, ...] = (),
+    **fields: object,
 ) -> ACTPolicy:
     """positions: the actions are positions of the state."""
     torch.manual_seed(0)
@@ -32,6 +35,7 @@ def make_policy(
         action_units=action_units,
         rate=10.0,
         environment_state_names=("cube",) if environment_state else (),
+        tasks=tasks,
     )
 
     def field(*rows: tuple[float, float]) -> FieldStatistics:

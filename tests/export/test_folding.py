@@ -26,6 +26,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "committed, one layer": {"prefix_length": 2, "pre_norm": False},
     "rolled state": {"positions": True, "prefix_length": 3, "prefix_as": "state"},
     "tokens and state": {"positions": True, "prefix_length": 3, "prefix_as": "both"},
+    "tasks": {"tasks": ("open it", "close it", "leave it"), "decoder_layers": 2},
+    "tasks, committed": {"tasks": ("open it", "close it"), "prefix_length": 2, "pre_norm": False},
     "bottlenecks": {"backbone": "resnet50", "backbone_stages": 2, "backbone_norm": "batch"},
 }
 

@@ -101,6 +101,58 @@ def test_fine_tuning_is_saved_and_resumed(demonstrations: Path, tmp_path: Path) 
         run_training(demonstrations, tmp_path / "tuned", checkpoint=last, fine_tuned=True)
 
 
+def with_tasks(demonstrations: Path, *told: str) -> DemonstrationDataModule:
+    """Read demonstrations as if these were the episodes' instructions."""
+    data = make_data(demonstrations, held_out_fraction=0.0)
+    dataset = data.dataset
+    every = dict(enumerate(told * len(dataset.episodes)))
+    dataset.instructions = lambda e: {every[e]: np.ones(dataset.lengths[e], bool)}  # type: ignore[method-assign]
+    dataset.schema = replace(dataset.schema, tasks=tuple(text for text in told if text))
+    return data
+
+
+def test_tasks_are_added_and_the_others_stay(demonstrations: Path) -> None:
+    policy = make_policy(replace(SCHEMA, tasks=("open it", "close it")))
+    model, optimizer = network_config(policy), OptimizerConfig(warmup_steps=2)
+    observation = random_observation(policy, 3, np.random.default_rng(0))
+
+    def start(*told: str) -> tuple[ACTPolicy, DemonstrationDataModule]:
+        data = with_tasks(demonstrations, *told)
+        return build_training(
+            model, optimizer, data, 10, initial=policy, kl_weight=1.0
+        ).policy, data
+
+    more, data = start("leave it", "close it")
+    assert more.schema.tasks == ("open it", "close it", "leave it")
+    # episodes take turns: the new task, and the second of those known before
+    first = data.train_samples.__getitems__([0, 9])
+    assert first.observation.task.tolist() == [2, 1]
+    for task in policy.schema.tasks:
+        asked = observation._replace(task=task)
+        assert np.array_equal(more.predict_chunk(asked), policy.predict_chunk(asked))
+    added = more.predict_chunk(observation._replace(task="leave it"))
+    assert not np.array_equal(added, more.predict_chunk(asked))
+
+    same, data = start("close it")
+    assert same.config == policy.config
+    assert data.train_samples[0].observation.task.tolist() == [1]
+
+    with pytest.raises(UserError, match="step 0 has none of the 2 instructions 'open it'; 'close"):
+        _ = start("")[1].train_samples
+
+
+def test_a_policy_of_one_task_gets_tokens_for_both(demonstrations: Path) -> None:
+    policy, data = (
+        make_policy(replace(SCHEMA, tasks=("open it",))),
+        with_tasks(demonstrations, "new"),
+    )
+    data.known_tasks = policy.schema.tasks
+    started = start_from(policy, data.schema, data.statistics)
+    assert (started.schema.tasks, started.config.task_count) == (("open it", "new"), 2)
+    kept = policy.state_dict()
+    assert all(torch.equal(started.state_dict()[name], kept[name]) for name in kept)
+
+
 def test_other_robots_are_refused_by_name(demonstrations: Path) -> None:
     data = make_data(demonstrations)
     turned = replace(SCHEMA, cameras=SCHEMA.cameras[::-1])

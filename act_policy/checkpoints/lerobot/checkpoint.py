@@ -114,6 +114,8 @@ def save_lerobot(policy: ACTPolicy, folder: Path) -> None:
             f"committed actions (prefix_length={config.prefix_length}), of which its network and "
             "its robot's loop know nothing"
         )
+    if config.task_count:
+        problems.append(f"{config.task_count} tasks: its network has no token for a task")
     if problems:
         raise UserError(f"format lerobot: LeRobot's ACT cannot express {', '.join(problems)}")
     weights = {

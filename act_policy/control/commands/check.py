@@ -76,6 +76,8 @@ def check(deployment: Deployment, seconds: float) -> list[str]:
         warnings.append(f"{reader.failures} of {len(looked)} times {reader.reason}")
     if seconds < START_CHECK_TIME:
         warnings.append(f"{seconds:g} s are too short to notice every image that is old or frozen")
+    if schema.chooses_task:
+        lines.append(f"task      {contract.task!r}, one of {len(schema.tasks)}")
     lines += [f"warning   {warning}" for warning in warnings]
     problems = [doubt.sentence for doubt in contract.doubts]
     problems += [*image_problems, *([doubt] if doubt else [])]

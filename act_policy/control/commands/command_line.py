@@ -54,7 +54,8 @@ def _run(options: argparse.Namespace, console: Console, signals: EndingSignals) 
             raise UserError(f"policy: {options.command} takes one; trials compares several")
         options.policy = policies[0]
     with deploy(
-        policies, options.robot, options.config, console.say, signals, options.page
+        *(policies, options.robot, options.config, console.say, signals, options.page),
+        task=options.task,
     ) as deployment:
         if options.command == "check":
             return check_command(deployment, options)
@@ -114,6 +115,10 @@ def build_parser(program: str) -> argparse.ArgumentParser:
             type=in_home,
             help="limits, names and timing, a .toml or .json file",
         )
+        kept = "; kept with recorded episodes" * (name == "run")
+        sub.add_argument(
+            "--task", help=f"what to do, in words, for a policy that knows several tasks{kept}"
+        )
         if name == "trials":
             sub.add_argument(
                 "--episodes", type=int, default=20, help="to judge; of several policies, of each"
@@ -171,7 +176,6 @@ def build_parser(program: str) -> argparse.ArgumentParser:
                 default="hdf5",
                 help="a file per episode, or a LeRobotDataset v3.0 in a new folder",
             )
-            sub.add_argument("--task", default="", help="the task in words, kept with them")
             sub.add_argument(
                 "--own-size", action="store_true", help="keep images as the cameras took them"
             )

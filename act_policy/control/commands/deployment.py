@@ -26,7 +26,7 @@ from act_policy.control.robots.robot import (
 )
 from act_policy.control.robots.simulated_arm import SimulatedArm
 from act_policy.control.safety.camera_watch import CameraWatch, doubt_captured
-from act_policy.errors import UserError
+from act_policy.errors import UserError, located
 
 SIMULATED = "simulated"
 MOST_OF_IT, SHORTEST_WATCH = 0.8, 0.5  # share of the seconds of a check; seconds
@@ -100,6 +100,7 @@ def deploy(
     say: Callable[[str], None],
     signals: EndingSignals,
     page: int | None = None,
+    task: str | None = None,
 ) -> Iterator[Deployment]:
     """Load the policy in its process, connect the robot, and undo both at the end.
 
@@ -110,6 +111,7 @@ def deploy(
         say: prints lines.
         signals: do not interrupt the disconnecting.
         page: port at which browsers of this machine see the robot; None has no page.
+        task: what to do, in words, of policies that know several tasks.
 
     Raises:
         UserError: one of them cannot be used, or they do not fit each other.
@@ -123,11 +125,14 @@ def deploy(
             stack.callback(opened[-1].close)
         inference, *rivals = opened
         schema, ranges = inference.schema, _demonstrated(policies, opened)
-        contract = Contract(schema, ranges, robot_config)
+        for policy, each in zip(policies, opened, strict=True):
+            with located(f"--task, for {policy}"):
+                each.schema.task_index(task)
+        contract = Contract(schema, ranges, robot_config, task)
         arm: Robot
         if robot == SIMULATED:  # it has the policy's names, unlike the owner's robot
             robot_config = replace(robot_config, cameras={}, state={}, actions={})
-            contract = Contract(schema, ranges, robot_config)
+            contract = Contract(schema, ranges, robot_config, task)
             arm = SimulatedArm(contract)
         else:
             arm = load_robot(robot, schema)

@@ -119,6 +119,7 @@ def _open_recorder(
             f"record {folder}: is to be a LeRobotDataset, and is not finished; run `python -m "
             f"act_policy.control recover {folder}`, and record into another folder"
         )
-    recorder = EpisodeRecorder(folder, schema, about, options.task, options.own_size)
+    instruction = options.task or (schema.tasks[0] if len(schema.tasks) == 1 else "")
+    recorder = EpisodeRecorder(folder, schema, about, instruction, options.own_size)
     say_recorded(recorder.recovered, "recovered", deployment.say)
     return recorder

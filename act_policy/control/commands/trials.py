@@ -213,6 +213,7 @@ def _describe_subject(options: argparse.Namespace) -> dict[str, Any]:
         "robot": options.robot,
         "config": _identify(options.config),
         "seconds": options.seconds,
+        **({} if options.task is None else {"task": options.task}),
     }
 
 

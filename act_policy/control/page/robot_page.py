@@ -61,6 +61,7 @@ def robot_page(subject: PageSubject, shown: Shown) -> str:
                 ("robot", subject.robot),
                 ("rate", f"{subject.contract.schema.rate:g} steps per second"),
                 ("chunk", f"{subject.chunk_length} actions"),
+                *([("task", subject.contract.task)] if subject.contract.task else []),
             ],
         ),
     )

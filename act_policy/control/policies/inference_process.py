@@ -76,9 +76,15 @@ class InferenceProcess:
             raise
 
     def submit(self, observation: Observation[np.ndarray], captured: float) -> None:
-        """Ask for a chunk; the observation is copied and fits the schema."""
+        """Ask for a chunk; the observation is copied and fits the schema.
+
+        Raises:
+            UserError: its task is unknown; nothing was asked.
+        """
         if self.busy:
             raise RuntimeError("one question at a time: poll until the answer is there")
+        if (task := self.schema.task_index(observation.task)) is not None:
+            self._shared["task"] = task
         for name, image in observation.images.items():
             self._shared[f"image {name}"] = image
         if self.schema.state_names:  # else the robot's joints are measured for the loop alone
@@ -141,6 +147,7 @@ def _layout(schema: Schema, prefix_length: int) -> np.dtype[Any]:
             ("state", np.float32, (schema.state_size,)),
             ("environment_state", np.float32, (len(schema.environment_state_names),)),
             ("prefix", np.float32, (prefix_length, schema.action_size)),
+            ("task", np.int64, ()),
             *((f"image {c.name}", np.uint8, (c.height, c.width, 3)) for c in schema.cameras),
         ]
     )
@@ -169,6 +176,7 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
         shared = np.ndarray((), _layout(schema, known), memory.buf)
         images = {name: shared[f"image {name}"] for name in schema.camera_names}
         extra = shared["environment_state"] if schema.environment_state_names else None
+        task = shared["task"] if schema.chooses_task else None
         failed = False
         while True:
             captured = pipe.recv()
@@ -178,7 +186,8 @@ def _serve(make_policy: Callable[[], ChunkPolicy], pipe: Connection) -> None:
                 if failed and hasattr(policy, "connect"):
                     policy.connect()
                 prefix = None if np.isnan(shared["prefix"]).all() else shared["prefix"]
-                chunk = policy.predict_chunk(Observation(images, shared["state"], extra, prefix))
+                seen = Observation(images, shared["state"], extra, prefix, task)
+                chunk = policy.predict_chunk(seen)
                 pipe.send(Answer(captured, np.asarray(chunk)))
                 failed = False
             except Exception as error:

@@ -13,6 +13,7 @@ from act_policy.images.resize import camera_image
 from act_policy.types import PREFIX_KEY, Camera, Observation, Schema, check_prefix_length
 
 SEPARATOR = "/"
+PROMPT = "prompt"
 LONGEST_KEY = 200
 DEEPEST = 8
 
@@ -27,6 +28,8 @@ class ObservationKeys:
     state, environment_state: of the vectors.
     cameras: the policy's camera -> the client's key; a camera not named here has images/<camera>.
     state is not asked for by a policy that sees images alone, and may be sent all the same.
+    task: of the words of what is to be done; openpi's clients send a `prompt`. A policy that knows
+    one task alone does not ask for it, and it may be sent all the same.
     ignore: what a client may send though this policy has no use for it. Any other key that is not
         asked for is refused: a camera under a wrong name must not go unnoticed.
     """
@@ -34,7 +37,8 @@ class ObservationKeys:
     state: str = "state"
     environment_state: str = "environment_state"
     cameras: Mapping[str, str] = field(default_factory=dict)
-    ignore: tuple[str, ...] = ("prompt",)
+    task: str = PROMPT
+    ignore: tuple[str, ...] = ()
 
     def for_schema(self, schema: Schema) -> "ObservationKeys":
         """Name every camera of the schema.
@@ -49,7 +53,8 @@ class ObservationKeys:
             )
         cameras = {name: self.cameras.get(name, f"images/{name}") for name in schema.camera_names}
         state = [self.state] if schema.state_names else []
-        keys = [*state, *cameras.values(), *self.ignore]
+        task = [self.task] if schema.chooses_task else []
+        keys = [*state, *cameras.values(), *task, *self.ignore]
         if schema.environment_state_names:
             keys.append(self.environment_state)
         if twice := sorted({key for key in keys if keys.count(key) > 1}):
@@ -59,24 +64,36 @@ class ObservationKeys:
         return replace(self, cameras=cameras)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for the server's metadata; `from_dict` is the inverse."""
-        return {**asdict(self), "ignore": list(self.ignore)}
+        """Plain values for the server's metadata; `from_dict` is the inverse.
+
+        The task's key is left out where it is the usual one, which older clients do not know.
+        """
+        plain = {**asdict(self), "ignore": list(self.ignore)}
+        if self.task == PROMPT:
+            del plain["task"]
+        return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "ObservationKeys":
-        """Rebuild from `to_dict`, or from a configuration, where cameras may be null.
+        """Rebuild from `to_dict`, or from a configuration, where cameras and ignore may be null.
 
         Raises:
             UserError: a field is missing, unknown or of the wrong kind.
         """
+        plain = {"task": PROMPT, **plain}
         expected = {field.name for field in fields(cls)}
         if set(plain) != expected:
             raise UserError(f"observation_keys: found {sorted(plain)}, expected {sorted(expected)}")
-        values = {**plain, "cameras": plain["cameras"] or {}}
+        values = {**plain, "cameras": plain["cameras"] or {}, "ignore": plain["ignore"] or []}
         return build_from_plain(cls, values, "observation_keys")
 
-    def to_message(self, observation: Observation[np.ndarray], jpeg: bool) -> dict[str, Any]:
-        """The message that `to_observation` reads, with flat keys; images as they are, or JPEG."""
+    def to_message(
+        self, observation: Observation[np.ndarray], schema: Schema, jpeg: bool
+    ) -> dict[str, Any]:
+        """The message that `to_observation` reads, with flat keys; images as they are, or JPEG.
+
+        observation: as the schema's `check` returns it.
+        """
         message: dict[str, Any] = {}
         if np.size(observation.state):
             message[self.state] = np.asarray(observation.state)
@@ -86,6 +103,8 @@ class ObservationKeys:
             message[self.environment_state] = np.asarray(observation.environment_state)
         if observation.prefix is not None:
             message[PREFIX_KEY] = np.asarray(observation.prefix)
+        if observation.task is not None:
+            message[self.task] = schema.tasks[int(observation.task)]
         return message
 
     def to_observation(
@@ -104,7 +123,7 @@ class ObservationKeys:
         if schema.environment_state_names:
             wanted.append(self.environment_state)
         missing = [key for key in wanted if key not in values]
-        known = [*wanted, self.state, *([PREFIX_KEY] if prefix_length else [])]
+        known = [*wanted, self.state, self.task, *([PREFIX_KEY] if prefix_length else [])]
         extra = [key for key in values if key not in known and not self._is_ignored(key)]
         if missing or extra:
             raise UserError(
@@ -116,7 +135,10 @@ class ObservationKeys:
             _vector(values, self.state) if schema.state_names else np.zeros(0, np.float32),
             _vector(values, self.environment_state) if schema.environment_state_names else None,
             _rows(values, PREFIX_KEY) if prefix_length and PREFIX_KEY in values else None,
+            _text(values, self.task) if schema.chooses_task and self.task in values else None,
         )
+        with located(f"key {self.task!r}"):
+            schema.task_index(observation.task)
         schema.check(observation)
         check_prefix_length(observation, prefix_length)
         return observation
@@ -194,6 +216,16 @@ def _rows(values: Mapping[str, Any], key: str) -> np.ndarray:
     with np.errstate(over="ignore"):
         rows: np.ndarray = value.astype(np.float32)
     return rows
+
+
+def _text(values: Mapping[str, Any], key: str) -> str:
+    """Words; openpi's policies take a text, or an array that holds one."""
+    value = values[key]
+    if isinstance(value, np.ndarray) and value.dtype.kind == "U" and value.size == 1:
+        value = value.item()
+    if not isinstance(value, str):
+        raise UserError(f"{key}: {type(value).__name__}, expected words")
+    return value
 
 
 def _list(names: Any) -> str:

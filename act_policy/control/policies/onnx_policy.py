@@ -17,6 +17,7 @@ from act_policy.types import (
     IMAGE_PREFIX,
     PREFIX_KEY,
     STATE_KEY,
+    TASK_KEY,
     Observation,
     Schema,
     check_prefix_length,
@@ -126,7 +127,7 @@ class OnnxPolicy:
 
 
 def input_names(schema: Schema) -> list[str]:
-    """List an exported policy's inputs in their order: the schema's cameras, then the vectors.
+    """List an exported policy's inputs in order: the schema's cameras, the vectors, the task.
 
     Committed actions, which have a default, are not among them.
     """
@@ -135,6 +136,8 @@ def input_names(schema: Schema) -> list[str]:
         names.append(STATE_KEY)
     if schema.environment_state_names:
         names.append(ENVIRONMENT_STATE_KEY)
+    if schema.chooses_task:
+        names.append(TASK_KEY)
     return names
 
 
@@ -159,6 +162,8 @@ def batched_inputs(
         row.append(observation.state)
     if observation.environment_state is not None:
         row.append(observation.environment_state)
+    if observation.task is not None:
+        row.append(observation.task)
     check_prefix_length(observation, prefix_length)
     if observation.prefix is not None:
         row.append(observation.prefix)

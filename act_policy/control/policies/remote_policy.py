@@ -136,7 +136,7 @@ class RemotePolicy:
             raise RemotePolicyError(
                 f"policy server {self.url}: {self._failure}; call connect() to go on"
             )
-        message = self._keys.to_message(observation, self._jpeg)
+        message = self._keys.to_message(observation, self.schema, self._jpeg)
         accepts = self.metadata.get("accepts", ())  # of a server that says nothing: raw images
         if self._jpeg and "jpeg" not in accepts:
             raise UserError(f"policy server {self.url} takes no JPEG; leave encode out")

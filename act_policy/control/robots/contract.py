@@ -33,12 +33,28 @@ class Contract:
 
     doubts: what is not known of the commands; while there are any, nothing may move.
 
+    Args:
+        schema: of the policy.
+        ranges: of its demonstrations.
+        config: the owner's.
+        task: what the policy is to do, in words; a policy that knows several is told in every
+            observation.
+
     Raises:
         UserError: the config names something that the policy does not have, or leaves a dimension
-            without limits, or the policy needs the state of its environment.
+            without limits, or the policy needs the state of its environment, or does not know the
+            task.
     """
 
-    def __init__(self, schema: Schema, ranges: DemonstratedRanges, config: RobotConfig):
+    def __init__(
+        self,
+        schema: Schema,
+        ranges: DemonstratedRanges,
+        config: RobotConfig,
+        task: str | None = None,
+    ):
+        schema.task_index(task)
+        self.task = task
         self._sees_images_alone = not schema.state_names
         if self._sees_images_alone:
             schema, ranges = _with_measured_joints(schema, ranges, config)
@@ -75,7 +91,7 @@ class Contract:
             bad = [self.schema.state_names[i] for i in np.flatnonzero(~finite)]
             raise UserError(f"the robot measures no finite number for {', '.join(bad)}")
         images = _BoundImages(self.schema, self._cameras, reading.images)
-        return Observation(dict(images) if look else images, state)
+        return Observation(dict(images) if look else images, state, task=self.task)
 
     def frames(self, reading: Reading) -> dict[str, np.ndarray]:
         """The images of a robot's reading, as they are, under the policy's names."""

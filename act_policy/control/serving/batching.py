@@ -32,6 +32,7 @@ def warm_up(policy: ChunkPolicy) -> None:
             {c.name: np.zeros((c.height, c.width, 3), np.uint8) for c in schema.cameras},
             np.zeros(schema.state_size, np.float32),
             np.zeros(others, np.float32) if others else None,
+            task=0,
         )
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from act_policy.control.page.view import CHART_SIZE, draw_chunk, show_camera
+from act_policy.control.policies.observation_keys import ObservationKeys
 from act_policy.control.serving.status import EVENTS_KEPT, RATE_SECONDS, Exchange, ServerStatus
 from act_policy.report.chart import Chart, draw_lines
 from act_policy.report.page import render_page
@@ -121,7 +122,12 @@ def _tabulate_inputs(schema: Schema, keys: dict[str, Any]) -> Table:
     if schema.environment_state_names:
         names = ", ".join(schema.environment_state_names)
         rows.append((keys["environment_state"], "environment state", names))
-    return tabulate(("key in the client's message", "input", "size, or names and units"), rows)
+    if schema.chooses_task:
+        words = "; ".join(schema.tasks)
+        rows.append((ObservationKeys.from_dict(keys).task, "task", f"one of: {words}"))
+    return tabulate(
+        ("key in the client's message", "input", "size, names and units, or words"), rows
+    )
 
 
 def _join_names(names_and_units: list[tuple[str, str]]) -> str:

@@ -32,6 +32,7 @@ compress_data.py, utils.py (MarkFzp/act-plus-plus); byte strings as RDT and Robo
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -292,7 +293,7 @@ def write_episode(
     content = io.BytesIO()
     with h5py.File(content, "w") as hdf5:
         hdf5.attrs["sim"] = bool(schema.environment)
-        hdf5.attrs["schema"] = json.dumps(schema.to_dict())
+        hdf5.attrs["schema"] = json.dumps(replace(schema, tasks=()).to_dict())
         if seed is not None:
             hdf5.attrs["seed"] = int(seed)
         if success is not None:

@@ -274,14 +274,14 @@ def failures(evidence: Evidence) -> Iterator[Finding]:
 
 
 def instructions(evidence: Evidence) -> Iterator[Finding]:
-    """Report several instructions, of which the policy is told none."""
+    """Report several instructions, each of which becomes a task."""
     dataset = evidence.dataset
     told = (text for e in range(len(dataset.episodes)) for text in dataset.instructions(e))
     counts = Counter(text for text in told if text)
     if len(counts) > 1:
         first = next(iter(counts))
         detail = {"count": len(counts), "episodes_of": dict(counts), "first": first}
-        yield Finding(Verdict.WARNING, Kind.INSTRUCTIONS, detail=detail)
+        yield Finding(Verdict.NOTE, Kind.INSTRUCTIONS, detail=detail)
 
 
 def numbering(evidence: Evidence) -> Iterator[Finding]:

@@ -176,8 +176,8 @@ _ADVICE: dict[Kind | tuple[Kind, Verdict], str] = {
     "(data.features= in training).",
     Kind.NOT_FINITE: "Leave these episodes out, or record them again.",
     Kind.FAILED: "Leave them out: a policy imitates failures too.",
-    Kind.INSTRUCTIONS: "The policy is not told which one to follow, and would mix them: train on "
-    "one of them, with 'data.select.instruction=\"{first}\"'.",
+    Kind.INSTRUCTIONS: "Each becomes a task, and the policy is told which one to do. If they all "
+    "mean the same, say data.select.tasks=false; 'data.select.instruction=\"{first}\"' trains one.",
     Kind.CONTRADICTED: "Which of them is right? If it is the data, describe them with "
     "schema=FILE.json (data.schema= in training), with action_units such as rad/step or rad/s. If "
     "the data mislead, leave the unit empty there, and the owner of the robot has to say it.",

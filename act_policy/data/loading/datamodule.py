@@ -2,6 +2,7 @@
 
 import multiprocessing
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -25,6 +26,7 @@ from act_policy.data.selection.demonstrations import (
 from act_policy.data.selection.mixed import MixedDataset
 from act_policy.data.selection.selection import check_episode_list
 from act_policy.data.statistics import check_finite, compute_statistics
+from act_policy.data.tasks import number_tasks
 from act_policy.errors import UserError, check_choice
 from act_policy.images.levels import range_of_levels
 from act_policy.statistics import ImageLevels, Statistics
@@ -59,6 +61,7 @@ class DemonstrationDataModule(LightningDataModule):
         select: what of the demonstrations is used, see `Selection`.
         mix: further folders with weights, see `open_demonstrations`.
         emphasis: moments that are shown more often, see `Emphasis`.
+        balance_tasks: whether an epoch shows each task equally often, however many steps it has.
         reader: settings for reading the files.
     """
 
@@ -79,6 +82,7 @@ class DemonstrationDataModule(LightningDataModule):
         select: Mapping[str, Any] | None = None,
         mix: Sequence[Mapping[str, Any]] | None = None,
         emphasis: Mapping[str, Any] | None = None,
+        balance_tasks: bool = False,
         reader: ReaderConfig = DEFAULT_READER,
     ) -> None:
         super().__init__()
@@ -106,6 +110,9 @@ class DemonstrationDataModule(LightningDataModule):
         self._cache, self._cache_format = cache, cache_format
         self._options = select, mix, reader
         self._emphasis = Emphasis.from_config(emphasis)
+        self._balance_tasks = balance_tasks
+        self.known_tasks: tuple[str, ...] = ()
+        """Tasks of the policy that training starts from; they come first."""
 
     @classmethod
     def from_config(
@@ -122,12 +129,19 @@ class DemonstrationDataModule(LightningDataModule):
         """The demonstrations as selected; at the first use every episode is checked."""
         dataset = open_demonstrations(self._path, *self._options)
         check_finite(dataset)
+        number_tasks(dataset, dataset.schema.tasks)  # refuses a step without one
+        if self._balance_tasks and not dataset.schema.chooses_task:
+            raise UserError(
+                f"data.balance_tasks: {self._path} has {len(dataset.schema.tasks)} different "
+                "instructions; there is nothing to balance"
+            )
         return dataset
 
     @property
     def schema(self) -> Schema:
-        """The schema of all episodes."""
-        return self.dataset.schema
+        """The schema of all episodes, with every task that a policy trained on them knows."""
+        schema = self.dataset.schema
+        return replace(schema, tasks=tuple(dict.fromkeys([*self.known_tasks, *schema.tasks])))
 
     @cached_property
     def statistics(self) -> Statistics:
@@ -186,10 +200,14 @@ class DemonstrationDataModule(LightningDataModule):
     def _frames(self) -> Frames | MixedFrames:
         return open_frames(self.dataset, self._cache, self._undecodable, self._cache_format)
 
+    def _samples(self, episodes: np.ndarray) -> Samples:
+        tasks = self.schema.tasks
+        return Samples(self.dataset, self._frames, episodes, self.chunk_length, tasks)
+
     @cached_property
     def train_samples(self) -> Samples:
         """Every usable frame of the training episodes."""
-        samples = Samples(self.dataset, self._frames, self.train_episodes, self.chunk_length)
+        samples = self._samples(self.train_episodes)
         if len(samples) == 0:
             raise UserError(f"{self._path}: no frame of the training episodes can be decoded")
         return samples
@@ -197,7 +215,7 @@ class DemonstrationDataModule(LightningDataModule):
     @cached_property
     def held_out_samples(self) -> Samples:
         """Every usable frame of the held-out episodes."""
-        return Samples(self.dataset, self._frames, self.held_out_episodes, self.chunk_length)
+        return self._samples(self.held_out_episodes)
 
     @cached_property
     def _mix(self) -> Mix | None:
@@ -209,9 +227,10 @@ class DemonstrationDataModule(LightningDataModule):
         for weight, moments in weigh_moments(self.dataset, self._emphasis, train):
             groups = groups + len(weights) * moments
             weights = [*weights, *(each * weight for each in weights)]
-        if len(weights) == 1:
-            return None
-        return Mix(self.train_samples.values(groups), tuple(weights))
+        mix = Mix(self.train_samples.values(groups), tuple(weights))
+        if self._balance_tasks and (tasks := self.train_samples.tasks) is not None:
+            return mix.balanced(tasks)
+        return mix if len(weights) > 1 else None
 
     @property
     def samples_per_epoch(self) -> int:

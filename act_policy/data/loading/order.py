@@ -31,6 +31,16 @@ class Mix(NamedTuple):
             for count, weight in zip(counts, self.weights, strict=True)
         )
 
+    def balanced(self, tasks: np.ndarray) -> "Mix":
+        """Change the weights so that an epoch of the same size shows each task equally often.
+
+        tasks: int64 (samples,), the index of each sample's task.
+        """
+        shown = np.bincount(tasks, np.array(self.weights)[self.groups])
+        factors = np.divide(shown.sum() / (shown > 0).sum(), shown, where=shown > 0, out=0 * shown)
+        weights = np.outer(factors, self.weights).reshape(-1)
+        return Mix(tasks * len(self.weights) + self.groups, tuple(weights.tolist()))
+
 
 class Locality(NamedTuple):
     """How samples must stay together so that each group of pictures is decoded once.

@@ -37,7 +37,8 @@ class MixedDataset(DemonstrationDataset):
         self.relative_actions = first.relative_actions
         environments = {part.schema.environment for part in parts}
         shared = first.schema.environment if len(environments) == 1 else ""
-        self.schema = replace(first.schema, environment=shared)
+        tasks = dict.fromkeys(task for part in parts for task in part.schema.tasks)
+        self.schema = replace(first.schema, environment=shared, tasks=tuple(tasks))
         self._first = np.cumsum([0, *(len(part.episodes) for part in parts)])
         on_disk = np.cumsum([0, *(part.last_index + 1 for part in parts)]).tolist()
         self.last_index = on_disk[-1] - 1

@@ -16,6 +16,7 @@ from act_policy.data.selection.selection import (
     find_relative,
 )
 from act_policy.data.selection.stretches import choose_stretches
+from act_policy.data.tasks import list_tasks
 from act_policy.images.resize import crop_and_resize
 from act_policy.types import Schema
 
@@ -87,6 +88,8 @@ class SelectedDataset(DemonstrationDataset):
             )
             for episode, length in zip(self._of, self.lengths, strict=True)
         ]
+        self._instruction = selection.instruction
+        self.schema = replace(self.schema, tasks=list_tasks(self) if selection.tasks else ())
         self.last_index = source.last_index
         self.vector_names = tuple(n for n in source.vector_names if n not in self._append)
         self.left_out = source.left_out
@@ -103,6 +106,8 @@ class SelectedDataset(DemonstrationDataset):
         return None if times is None else self._cut(episode, times)
 
     def instructions(self, episode: int) -> Mapping[str, np.ndarray]:
+        if self._instruction is not None:
+            return {self._instruction: np.ones(int(self.lengths[episode]), bool)}
         told = self._source.instructions(self._of[episode])
         inside = {text: self._cut(episode, steps) for text, steps in told.items()}
         return {text: steps for text, steps in inside.items() if steps.any()}

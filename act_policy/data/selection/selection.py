@@ -22,6 +22,8 @@ class Selection:
     exclude: all but these.
     instruction: only episodes in which the operator was told exactly this, and of those with
         several instructions only its steps; None is all.
+    tasks: whether the instructions, where there are several, are tasks of which the policy is told
+        one.
     trim: cuts the still steps off both ends of every episode. At a still step no dimension of
         state or action changes by more than this share of its standard deviation until the next.
     operator: of recorded runs of a policy, only the steps in which a "person" acted, or the
@@ -40,6 +42,7 @@ class Selection:
     episodes: Sequence[int | str] | None = None
     exclude: Sequence[int | str] = ()
     instruction: str | None = None
+    tasks: bool = True
     trim: float | None = None
     operator: str | None = None
     before_failure: float | None = None
@@ -67,6 +70,8 @@ class Selection:
                 raise UserError(f"select.{name}={value}: expected a list of names")
         if not isinstance(given.get("instruction", ""), str):
             raise UserError(f"select.instruction={given['instruction']}: expected a text")
+        if not isinstance(given.get("tasks", True), bool):
+            raise UserError(f"select.tasks={given['tasks']}: expected true or false")
         trim = given.get("trim", 0.0)
         if isinstance(trim, bool) or not isinstance(trim, int | float) or not 0 <= trim < 1:
             raise UserError(

@@ -157,7 +157,7 @@ TASKS = ("open the drawer", "close the drawer", "open the drawer", "open the dra
 def test_several_instructions_are_reported_and_one_can_be_selected(motion) -> None:
     dataset = motion(tasks=TASKS)
     (finding,) = found(dataset)
-    assert (finding.verdict, finding.kind) == (Verdict.WARNING, Kind.INSTRUCTIONS)
+    assert (finding.verdict, finding.kind) == (Verdict.NOTE, Kind.INSTRUCTIONS)
     assert finding.detail["episodes_of"] == {"open the drawer": 3, "close the drawer": 1}
     chosen = open_demonstrations(dataset.folder, {"instruction": "open the drawer"})
     assert [episode.index for episode in chosen.episodes] == [0, 2, 3]

@@ -261,7 +261,10 @@ def test_statistics_are_cached_by_data_and_selection(folder, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("select", "message"),
     [
-        ({"episode": [1]}, r"select has no episode; it has episodes, exclude, instruction, trim"),
+        (
+            {"episode": [1]},
+            r"select has no episode; it has episodes, exclude, instruction, tasks, trim",
+        ),
         ({"episodes": [4]}, r"select.episodes: episodes \[4\] are not among 0 to 3"),
         ({"episodes": ["e"]}, r"\[e\] are not among .* has 4 episodes, episode_000000.hdf5 to"),
         ({"episodes": 3}, r"select.episodes: expected a list of indices"),
