@@ -106,7 +106,15 @@ def run_config(run: Path | None) -> Any:
     """The configuration that a run was trained with, as plain values; empty without a run."""
     if run is None or not (run / "config.yaml").is_file():
         return {}
-    return plain(load_yaml(run / "config.yaml"))
+    return plain(load_run(run))
+
+
+def load_run(run: Path) -> DictConfig:
+    """Load the config.yaml of a run; before instructions became tasks, a policy was told none."""
+    saved = load_yaml(run / "config.yaml")
+    if "data" in saved and "tasks" not in (select := saved.data.get("select") or {}):
+        saved.data.select = {**select, "tasks": False}
+    return saved
 
 
 def _warning(

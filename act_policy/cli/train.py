@@ -30,7 +30,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from act_policy.cli.entry import load_yaml, make_settings, plain
+from act_policy.cli.entry import load_run, make_settings, plain
 from act_policy.cli.training.plan import MADE, end_in_time, is_planned, plan_run
 
 
@@ -234,7 +234,7 @@ def saved_config(config: DictConfig, given: set[str]) -> DictConfig | None:
         )
     if config.resume is None:
         return None
-    from act_policy.training.run.run_folder import CONFIG_FILE, find_run
+    from act_policy.training.run.run_folder import find_run
 
     if str(config.resume) == "auto":
         return start_or_go_on(config)
@@ -247,13 +247,13 @@ def saved_config(config: DictConfig, given: set[str]) -> DictConfig | None:
     elif config.out is not None:
         raise UserError("give out= for a new run or resume= for one that goes on, not both")
     folder, _ = find_run(str(config.resume))
-    return migrate_config(load_yaml(folder / CONFIG_FILE), config)
+    return migrate_config(load_run(folder), config)
 
 
 def start_or_go_on(config: DictConfig) -> DictConfig | None:
     """Load the configuration of the run in out= where it has a checkpoint; else None: start it."""
     from act_policy.errors import UserError
-    from act_policy.training.run.run_folder import CONFIG_FILE, find_checkpoint
+    from act_policy.training.run.run_folder import find_checkpoint
 
     if config.out is None:
         raise UserError("resume=auto: give out=RUN too, the run that is started or goes on")
@@ -262,7 +262,7 @@ def start_or_go_on(config: DictConfig) -> DictConfig | None:
         config.resume = None
         return None
     config.resume = str(folder)
-    saved = migrate_config(load_yaml(folder / CONFIG_FILE), config)
+    saved = migrate_config(load_run(folder), config)
     saved.resume = config.resume
     if saved.budget == config.budget:  # no longer one, which would train longer
         saved.given = [key for key in saved.given if key != "budget"]

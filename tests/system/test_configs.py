@@ -11,10 +11,11 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from act_policy.cli.entry import make_settings
+from act_policy.cli.entry import make_settings, run_config
 from act_policy.cli.train import migrate_config
 from act_policy.data.loading.datamodule import DemonstrationDataModule
 from act_policy.model.act import ACT, ACTConfig
+from act_policy.model.config import SCHEMA_FIELDS
 from act_policy.training.augmentation import AugmentationConfig
 from act_policy.training.optimizer import OptimizerConfig
 from act_policy.types import Camera, Schema
@@ -115,8 +116,7 @@ def test_act_paper_is_the_original_network() -> None:
 
 
 def test_every_model_config_sets_every_field_of_the_network() -> None:
-    given = {"cameras", "state_size", "action_size", "environment_state_size"}
-    fields = set(ACTConfig.__dataclass_fields__) - given
+    fields = set(ACTConfig.__dataclass_fields__) - set(SCHEMA_FIELDS)
     for choice in choices("model"):
         assert set(compose_config(f"model={choice}").model) == fields
 
@@ -124,6 +124,14 @@ def test_every_model_config_sets_every_field_of_the_network() -> None:
 @pytest.mark.parametrize("name", sorted(p.stem for p in CONFIGS.glob("*.yaml")))
 def test_every_script_has_a_configuration(name: str) -> None:
     assert (ROOT / "scripts" / f"{name}.py").is_file()
+
+
+def test_an_older_run_is_still_told_no_task(tmp_path: Path) -> None:
+    for saved in ("{path: a}", "{path: a, select: null}", "{path: a, select: {trim: 0.1}}"):
+        (tmp_path / "config.yaml").write_text(f"data: {saved}")
+        assert run_config(tmp_path)["data"]["select"]["tasks"] is False
+    (tmp_path / "config.yaml").write_text("data: {path: a, select: {tasks: null}}")
+    assert run_config(tmp_path)["data"]["select"] == {"tasks": None}
 
 
 def test_a_run_saved_under_older_names_can_be_resumed() -> None:
