@@ -87,7 +87,7 @@ def test_the_best_is_dropped_in_at_most_one_race_of_twenty() -> None:
     races = 300
     lost = 0
     for seed in range(races):
-        race = start(4, states=150, margin=0)
+        race = start(4, states=150, margin=0.0)
         play(race, draw((0.5, 0.5, 0.5, 0.55), seed, 150), 1)
         lost += 3 not in race.left
     assert lost <= 0.05 * races + 3 * np.sqrt(0.05 * 0.95 * races)
