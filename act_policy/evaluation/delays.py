@@ -26,7 +26,7 @@ from act_policy.errors import UserError
 from act_policy.evaluation.evaluate import build_displaced
 from act_policy.evaluation.results import check_writable, summarise, write_json
 from act_policy.evaluation.rollouts.contest import episode_path, read_episodes
-from act_policy.evaluation.rollouts.delays import Delay, make_executor
+from act_policy.evaluation.rollouts.delays import Delay, gradual_dimensions, make_executor
 from act_policy.evaluation.rollouts.demonstrations import find_demonstrations, refuse_demonstrated
 from act_policy.evaluation.rollouts.kept import write_episode
 from act_policy.evaluation.rollouts.run import (
@@ -160,9 +160,10 @@ def _player(
 
 
 def summarise_cells(
-    results: Mapping[Cell, Sequence[EpisodeResult]], demonstrations: Sequence[Any]
+    results: Mapping[Cell, Sequence[EpisodeResult]], demonstrations: Sequence[Any], schema: Schema
 ) -> list[dict[str, Any]]:
-    """Success and motion of each cell, as values for JSON."""
+    """Success and motion of each cell, as values for JSON; the schema is that of the policies."""
+    gradual = gradual_dimensions(schema)
     return [
         {
             "policy": str(cell.policy),
@@ -170,7 +171,7 @@ def summarise_cells(
             "delay": cell.delay,
             **summarise(episodes),
             "motion": measure_motion(
-                episodes, demonstrations, cell.lateness.timing.blend_steps
+                episodes, demonstrations, cell.lateness.timing.blend_steps, gradual
             )._asdict(),
         }
         for cell, episodes in results.items()
@@ -220,7 +221,8 @@ def _measure(options: argparse.Namespace) -> None:
         build = partial(build_displaced, build, Displacement(options.displace_at))
     check_writable(options.out)
     results = measure_cells(cells, seeds, options.out, build, options.workers or usable_cores())
-    summaries = summarise_cells(results, shown.actions)
+    schema = next(iter(opened.values())).schema
+    summaries = summarise_cells(results, shown.actions, schema)
     settings = {name: value for name, value in vars(options).items() if name != "workers"}
     write_json(
         options.out / RESULT_FILE,

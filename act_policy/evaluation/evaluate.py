@@ -15,7 +15,7 @@ from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.errors import UserError, check_choice, check_whole_number
 from act_policy.evaluation.results import check_writable, summarise, write_json
 from act_policy.evaluation.rollouts.baselines import draw_demonstration
-from act_policy.evaluation.rollouts.delays import Delay, make_executor
+from act_policy.evaluation.rollouts.delays import Delay, gradual_dimensions, make_executor
 from act_policy.evaluation.rollouts.demonstrations import (
     TrainingDemonstrations,
     refuse_demonstrated,
@@ -189,7 +189,12 @@ def evaluate(
         for i, name in enumerate(groups)
     }
     summaries = {name: summarise(group) for name, group in grouped.items()}
-    motion = measure_motion(grouped["policy"], shown.actions, config.lateness.timing.blend_steps)
+    motion = measure_motion(
+        grouped["policy"],
+        shown.actions,
+        config.lateness.timing.blend_steps,
+        gradual_dimensions(policy.schema),
+    )
     report = {
         "mode": "rollout",
         **summaries.pop("policy"),

@@ -67,7 +67,7 @@ def test_the_tables_have_a_row_for_each_method(checkpoint: Path, tmp_path: Path)
     cells = [Cell(checkpoint, method, delay, 2) for method in METHODS for delay in (0, 2)]
     results = measure_cells(cells, [10, 11], tmp_path / "out", build, 1, load)
     demonstrations = [np.full((30, 1), 0.05, np.float32).cumsum(axis=0)]
-    summaries = summarise_cells(results, demonstrations)
+    summaries = summarise_cells(results, demonstrations, SCHEMA)
     tables = tabulate_cells(summaries).split("\n\n")
     assert tables[0].splitlines()[0] == "| successes (95% interval); delay in steps | 0 | 2 |"
     assert "of 2 (" in tables[0]

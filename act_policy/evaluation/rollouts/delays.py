@@ -120,6 +120,11 @@ def make_executor(
     return DelayedExecutor(policy, timing, answers)
 
 
+def gradual_dimensions(schema: Schema) -> np.ndarray:
+    """Bool (a,): which actions pass gradually from one chunk into the next; see `ActionSpace`."""
+    return ~_space(schema, TimingConfig()).jumps
+
+
 class WaitingExecutor:
     """Executes chunks one after the other; the arm rests as long as an answer takes."""
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from act_policy.evaluation.rollouts.run import EpisodeResult
 from act_policy.evaluation.rollouts.smoothness import DemonstratedMotion
@@ -15,7 +15,8 @@ class Motion(NamedTuple):
 
     jerk: third difference of the actions, as a multiple of the demonstrations'.
     largest_jump, median_jump: over the seams, the largest change of an action from one step to the
-        next while a new chunk passes in, in multiples of `DemonstratedMotion.largest_step`.
+        next while a new chunk passes in, in multiples of `DemonstratedMotion.largest_step`, in the
+        dimensions that pass gradually.
     reaction, slowest_reaction: steps from a moment to the first action that was made from images of
         it or later ones, mean and largest.
 
@@ -30,7 +31,10 @@ class Motion(NamedTuple):
 
 
 def measure_motion(
-    results: Sequence[EpisodeResult], demonstrations: Sequence[np.ndarray], blend_steps: int
+    results: Sequence[EpisodeResult],
+    demonstrations: Sequence[np.ndarray],
+    blend_steps: int,
+    gradual: Bool[np.ndarray, " a"],
 ) -> Motion:
     """Measure episodes in which a policy acted.
 
@@ -38,6 +42,7 @@ def measure_motion(
         results: with `captured`.
         demonstrations: actions (T, a) of those it was trained on; may be empty.
         blend_steps: over which each chunk passes in.
+        gradual: the dimensions that pass gradually; grippers and switches change at once.
     """
     reactions = [reaction_steps(one.captured) for one in results if one.captured is not None]
     reaction = np.concatenate(reactions) if reactions else np.empty(0)
@@ -46,7 +51,9 @@ def measure_motion(
         demonstrated = DemonstratedMotion.measure(demonstrations)
         if np.isfinite(demonstrated.jerk).any():  # else they are smooth throughout
             jerk = demonstrated.compare([one.actions for one in results], 1).jerk
-        jumps = np.concatenate([seam_jumps(one, demonstrated, blend_steps) for one in results])
+        jumps = np.concatenate(
+            [seam_jumps(one, demonstrated, blend_steps, gradual) for one in results]
+        )
     return Motion(
         jerk,
         float(jumps.max()) if len(jumps) else None,
@@ -56,12 +63,17 @@ def measure_motion(
     )
 
 
-def seam_jumps(result: EpisodeResult, motion: DemonstratedMotion, blend_steps: int) -> np.ndarray:
-    """Return each seam's largest change of an action, float64 (seams,), in large steps."""
+def seam_jumps(
+    result: EpisodeResult,
+    motion: DemonstratedMotion,
+    blend_steps: int,
+    gradual: Bool[np.ndarray, " a"],
+) -> np.ndarray:
+    """Return each seam's largest change of a gradual action, float64 (seams,), in large steps."""
     if result.captured is None:
         return np.empty(0)
     changes = np.abs(np.diff(result.actions.astype(np.float64), axis=0)) / motion.largest_step
-    largest = changes.max(axis=1, initial=0.0)  # largest[t] leads to the action t + 1
+    largest = changes[:, gradual].max(axis=1, initial=0.0)  # largest[t] leads to the action t + 1
     seams = np.flatnonzero(np.diff(result.captured))
     return np.array([largest[seam : seam + blend_steps + 1].max() for seam in seams], np.float64)
 
