@@ -215,13 +215,13 @@ def compose_config(config_name: str, overrides: list[str]) -> DictConfig:
         except (HydraException, OmegaConfBaseException) as error:
             text = str(error).strip()
             if must := re.search(r"You must specify '([\w/]+)'", text):
-                choices = ", ".join(_options(must[1]))
+                choices = ", ".join(list_options(must[1]))
                 raise UserError(f"missing: give {must[1]}=..., one of {choices}") from None
             wanted = re.search(r"Could not find '([\w/.-]+)'", text)
             if wanted is None or not (CONFIGS / wanted[1].partition("/")[0]).is_dir():
                 raise UserError(text.split("\nTo append")[0]) from None
             group, _, name = wanted[1].partition("/")
-            options = _options(group)
+            options = list_options(group)
             near = _nearest(name, options)
             raise UserError(
                 f"there is no {group}={name}{near}; there are {', '.join(options)}"
@@ -297,8 +297,8 @@ def _user_error(error: BaseException | None) -> UserError | None:
 def _help(config_name: str, description: str) -> str:
     groups = list(_groups(config_name))
     # a group that must be chosen gets its first choice, so that there is something to show
-    first = [f"{name}={_options(name)[0]}" for name, choice in groups if choice == "???"]
-    choices = [f"  {n}: {', '.join(names)}" for n, _ in groups if len(names := _options(n)) > 1]
+    first = [f"{name}={list_options(name)[0]}" for name, choice in groups if choice == "???"]
+    choices = [f"  {n}: {', '.join(names)}" for n, _ in groups if len(names := list_options(n)) > 1]
     lines = [description, "", *(["Choices (group=name):", *choices] if choices else [])]
     where = CONFIGS.resolve() / f"{config_name}.yaml"
     lines += ["", f"Settings (key=value, ??? must be given; explained in {where}):", ""]
@@ -314,6 +314,7 @@ def _groups(config_name: str) -> Iterator[tuple[str, str | None]]:
                 yield name.split()[-1].strip("/"), choice
 
 
-def _options(group: str) -> list[str]:
+def list_options(group: str) -> list[str]:
+    """List the files of a group in configs, as the command line names them."""
     folder = CONFIGS / group
     return sorted(p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml"))

@@ -9,8 +9,8 @@ episode, baselines) and videos/ to the run, or to out=FOLDER. mode=replay needs 
 compares what the policy predicts with what was demonstrated, beside holding still and the nearest
 demonstration, and writes to the run's replay/. suite=NAME tries the policy in every row of a suite
 (configs/suite) from the same initial states, and writes suite.json and report.html to the run's
-suites/NAME/; the same command continues an interrupted suite. task=NAME describes a simulator that
-is not one of ours (configs/task/pusht.yaml), unless the demonstrations were recorded in it.
+suites/NAME/; the same command continues an interrupted suite. simulator=NAME names one that is not
+ours (configs/task/NAME.yaml, or a file), unless the demonstrations were recorded in it.
 """
 
 from dataclasses import asdict, replace
@@ -42,8 +42,6 @@ def main(config: Any) -> None:
         raise UserError(
             f"out: checkpoint={checkpoint} belongs to no run; say where with out=FOLDER"
         )
-    if "task" in config and settings.max_steps is None:
-        settings = replace(settings, max_steps=config.task.max_steps)
     refuse_settings_of_other_mode(config, [*asdict(settings), "baselines", "videos", "workers"])
     if suite is not None:
         refuse_settings_without_use(
@@ -133,25 +131,34 @@ def evaluate_rollouts(
 def prepare_simulator(config: Any, demonstrations: Any) -> Any:
     """Find the description of a simulator that is not one of ours; else get ours ready to draw.
 
-    It is given by task=, or kept with the demonstrations.
+    It is given by simulator=, or kept with the demonstrations.
     """
-    from act_policy.cli.record import find_simulator
     from act_policy.sim.described import SimulatorConfig
     from act_policy.sim.rendering import choose_gl_backend
 
-    task = plain(config.task) if "task" in config else {}
     recorded = None if demonstrations is None else demonstrations.config.get("simulator")
-    if task and (simulator := find_simulator(task)) is None:
-        raise UserError(
-            f"task: {task['env']} is one of our environments, which the policy itself names; "
-            "leave task= out"
-        )
-    if task:
-        return simulator
+    if config.simulator is not None:
+        return read_simulator(str(config.simulator))
     if recorded is not None:
         return SimulatorConfig(**recorded)
     choose_gl_backend()  # once, here: the worker processes inherit it
     return None
+
+
+def read_simulator(name: str) -> Any:
+    """Read the description of a simulator from configs/task, or from any file."""
+    from act_policy.cli.record import find_simulator
+
+    file = Path(name) if name.endswith((".yaml", ".yml")) else CONFIGS / "task" / f"{name}.yaml"
+    if not file.is_file():
+        raise UserError(f"simulator={name}: there is no {file}")
+    task = plain(load_yaml(file))
+    if (simulator := find_simulator(task)) is None:
+        raise UserError(
+            f"simulator={name}: {task['env']} is one of our environments, which the policy itself "
+            "names; leave simulator= out"
+        )
+    return simulator
 
 
 def print_execution(report: dict[str, Any]) -> None:

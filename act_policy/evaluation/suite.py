@@ -12,7 +12,7 @@ from tqdm import tqdm
 from act_policy.checkpoints.locate import identity
 from act_policy.checkpoints.open import open_policy
 from act_policy.control.chunks.policy import ChunkPolicy
-from act_policy.errors import UserError, check_whole_number
+from act_policy.errors import UserError, check_whole_number, located
 from act_policy.evaluation.evaluate import EvaluationConfig, build_displaced
 from act_policy.evaluation.results import (
     check_writable,
@@ -91,6 +91,8 @@ def run_suite(
     for row in suite.rows:  # raises before any process starts
         late = row.disturbance.lateness(config.lateness)
         make_executor(policy, *execution, late, config.seed)
+        with located(f"suite: row {row.name!r}"):
+            policy.schema.task_index(row.task)
     refuse_demonstrated(config.seeds, {*policy.demonstration_seeds, *shown.seeds})
     check_writable(out)
     fixed = asdict(config)
@@ -165,6 +167,7 @@ def _rollouts(suite: Suite, config: EvaluationConfig, out: Path) -> list[tuple[s
                 environment=row.environment,
                 max_steps=row.max_steps,
                 disturbance=row.disturbance,
+                task=row.task,
                 picture=out / PICTURES / f"{number:02d}.png" if seed == config.seed else None,
                 row=row.name,
             ),

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ class SimulatorConfig:
     images: Mapping[str, str]
     success: str
     package: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] | None = None
     state: str | Sequence[str] | None = None
     state_names: Sequence[str] | None = None
     state_units: Sequence[str] | None = None
@@ -78,7 +78,7 @@ class SimulatorConfig:
                 self.environment,
                 max_episode_steps=max_steps,
                 disable_env_checker=True,
-                **self.options,
+                **(self.options or {}),
             )
         except ImportError as error:
             raise UserError(f"{error}; install what has it") from error

@@ -35,6 +35,7 @@ class RecordingConfig:
     teacher, timing_noise, pose_noise, inject_noise: who demonstrates, and how much its own motion
         varies, see `Teacher`.
     tail: steps recorded after the first success, within max_steps; the teacher goes on in them.
+    instruction: the task in words, stored with each episode.
     simulator: describes an environment that is not one of this package's.
     """
 
@@ -49,6 +50,7 @@ class RecordingConfig:
     pose_noise: float = 0.0
     inject_noise: bool = False
     tail: int = 10
+    instruction: str = ""
     simulator: SimulatorConfig | None = None
 
     def __post_init__(self) -> None:
@@ -186,6 +188,7 @@ def record_episode(
         seed=seed,
         success=True,
         config=config.to_dict(),
+        instruction=config.instruction,
     )
     return True
 

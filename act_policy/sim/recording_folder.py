@@ -22,6 +22,7 @@ NEWER_SETTINGS: Final = {
     "pose_noise": 0.0,
     "teacher": "expert",
     "inject_noise": False,
+    "instruction": "",
     "simulator": None,
 }
 """Of a recording by an earlier version, which did not know them."""

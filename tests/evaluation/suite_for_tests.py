@@ -1,12 +1,13 @@
 """Policies and environments of a suite's worker processes; few imports, so that they start soon."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from act_policy.statistics import FieldStatistics, Statistics
-from act_policy.types import Schema
+from act_policy.types import Observation, Schema
 from tests.evaluation.evaluation_for_tests import STEP_LIMIT, CrashingEnv, ReachEnv, SeeingPolicy
 
 STATE = FieldStatistics(*(np.ones(1) for _ in range(4)))
@@ -14,6 +15,16 @@ STATE = FieldStatistics(*(np.ones(1) for _ in range(4)))
 
 class KnowingPolicy(SeeingPolicy):
     statistics = Statistics(STATE, STATE, 100)
+
+
+class TaskedPolicy(KnowingPolicy):
+    """Reaches where it is told to open something, and turns away where to close it."""
+
+    schema = replace(KnowingPolicy.schema, tasks=("Open it", "Close it"))
+
+    def predict_chunk(self, observation: Observation[np.ndarray]) -> np.ndarray:
+        chunk = super().predict_chunk(observation)
+        return -chunk if self.schema.task_index(observation.task) == 1 else chunk
 
 
 class MirroredEnv(ReachEnv):
@@ -25,6 +36,10 @@ class MirroredEnv(ReachEnv):
 
 def load(path: Path) -> SeeingPolicy:
     return KnowingPolicy(float(path.read_text()))
+
+
+def load_tasked(path: Path) -> SeeingPolicy:
+    return TaskedPolicy(float(path.read_text()))
 
 
 def build_rows(

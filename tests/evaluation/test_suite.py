@@ -11,18 +11,21 @@ import pytest
 
 from act_policy import UserError
 from act_policy.cli.entry import CONFIGS, compose_config, plain
+from act_policy.cli.record import list_recordings
 from act_policy.evaluation import suite as suite_run
 from act_policy.evaluation.evaluate import EvaluationConfig
 from act_policy.evaluation.rollouts.disturbance import UNDISTURBED, Disturbance
-from act_policy.evaluation.rollouts.run import EpisodeResult
+from act_policy.evaluation.rollouts.run import EpisodeResult, tell_task
 from act_policy.evaluation.rollouts.suite_rows import Suite, SuiteRow
 from act_policy.evaluation.suite import run_suite, summarise_suite
 from act_policy.intervals import wilson_interval
+from act_policy.sim import environment_id
 from act_policy.sim.appearance import Appearance
-from act_policy.types import Camera
+from act_policy.types import Camera, Observation
 from tests.browser import opened
 from tests.evaluation.evaluation_for_tests import SCHEMA, SeeingPolicy
-from tests.evaluation.suite_for_tests import KnowingPolicy, build_rows, load
+from tests.evaluation.suite_for_tests import KnowingPolicy, build_rows, load, load_tasked
+from tests.parity.metaworld.record import PROTOCOL
 
 CONFIG = EvaluationConfig(episodes=6, seed=10)
 SUITE = Suite(
@@ -233,3 +236,52 @@ def test_the_suites_that_there_are(path: Path) -> None:
     disturbed = [row for row in suite.rows if row.name != suite.control]
     assert all(row.disturbance != UNDISTURBED or row.environment for row in disturbed)
     assert max(len(row.name) for row in suite.rows) <= 30  # as much as a chart has room for
+
+
+def test_a_policy_of_several_tasks_is_told_each_rows_task(tmp_path: Path) -> None:
+    told = tell_task(lambda observation: observation.task, "Open a drawer")
+    assert told(Observation({}, np.zeros(1))) == "Open a drawer"
+    rows = SUITE.rows[0], replace(SUITE.rows[0], name="other", task="Close it")
+    assert [("task" in row) for row in SUITE._replace(rows=rows).to_plain()["rows"]] == [
+        False,
+        True,
+    ]
+    checkpoint = tmp_path / "policy.ckpt"
+    checkpoint.write_text("0.9")
+    with pytest.raises(UserError, match=r"row 'usual': task: the policy knows 2 tasks; say which"):
+        run(checkpoint, tmp_path / "out", SUITE._replace(rows=rows), load=load_tasked)
+    rows = replace(rows[0], task="Open it"), rows[1]
+    report = run(checkpoint, tmp_path / "out", SUITE._replace(rows=rows), load=load_tasked)
+    assert [row["success_rate"] > 0.5 for row in report["rows"]] == [True, False]
+
+
+def test_the_fifty_tasks_are_in_their_groups_with_their_words() -> None:
+    protocol = json.loads(PROTOCOL.read_text())
+    config = compose_config("evaluate", ["suite=metaworld_mt50"])
+    rows = Suite.from_config(plain(config.suite)).rows
+    groups = {name.replace("_", " "): tasks for name, tasks in protocol["groups"].items()}
+    assert {row.name: row.group for row in rows} == {
+        task.removesuffix("-v3"): group for group, tasks in groups.items() for task in tasks
+    }
+    assert {f"{row.name}-v3": row.task for row in rows} == protocol["words"]
+    assert all(row.environment == environment_id(row.name) for row in rows)
+    assert config.max_steps == protocol["max_steps"]
+
+
+def test_a_suite_is_recorded_row_by_row_for_other_seeds_than_it_tries(tmp_path: Path) -> None:
+    config = compose_config("record_demos", ["suite=metaworld_mt50", f"out={tmp_path}"])
+    recordings = list_recordings(config)
+    assert len(recordings) == 50
+    assert (config.episodes, config.seed) == (50, 0)
+    settings, out = recordings[-1]
+    assert out == tmp_path / "pick-place-wall"
+    assert settings.environment == environment_id("pick-place-wall")
+    assert settings.instruction == "Pick a puck, bypass a wall and place the puck"
+    assert (settings.cameras, settings.max_steps) == ({"corner4": [96, 96]}, 500)
+    for given, message in (
+        ([], "missing: give either task=..., one of aloha/insertion, .*, or suite="),
+        (["suite=robustness"], "suite=robustness: undisturbed, .* policy's own environment"),
+        (["suite=metaworld_mt50", "task=pusht"], "missing: give either task="),
+    ):
+        with pytest.raises(UserError, match=message):
+            list_recordings(compose_config("record_demos", [*given, "out=x"]))

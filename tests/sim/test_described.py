@@ -81,7 +81,7 @@ def test_demonstrations_of_a_function_are_recorded_and_evaluated_in_it(tmp_path:
     assert (still.success, still.steps) == (False, 30)
     unnamed = replace(dataset.schema, environment="")  # as of a LeRobotDataset
     assert build_environment(unnamed, simulator=found).schema.environment == ID
-    with pytest.raises(UserError, match=r"the policy is of environment 'x'; task= describes 'some"):
+    with pytest.raises(UserError, match="is of environment 'x'; simulator= describes 'some"):
         build_environment(replace(unnamed, environment="x"), simulator=found)
 
 
@@ -130,10 +130,20 @@ def test_a_teacher_that_cannot_act_here_is_refused(tmp_path: Path) -> None:
         replace(RECORDING, noise=0.1)
 
 
-def test_a_task_of_ours_needs_no_description() -> None:
-    config = compose_config("evaluate", ["checkpoint=x", "task=metaworld/reach"])
-    with pytest.raises(UserError, match="MetaWorld-reach-v0 is one of our environments"):
-        prepare_simulator(config, None)
+def test_a_simulator_is_named_or_in_a_file(tmp_path: Path) -> None:
+    assert prepare_simulator(compose_config("evaluate", ["checkpoint=x"]), None) is None
+    for name, message in (
+        ("metaworld/reach", "MetaWorld-reach-v0 is one of our environments"),
+        ("nowhere", r"simulator=nowhere: there is no .*nowhere\.yaml"),
+        (tmp_path / "mine.yaml", r"there is no .*mine\.yaml"),
+    ):
+        config = compose_config("evaluate", ["checkpoint=x", f"simulator={name}"])
+        with pytest.raises(UserError, match=message):
+            prepare_simulator(config, None)
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"env: {ID}\nsimulator: {{images: {{above: eyes}}, success: reached}}\n")
+    config = compose_config("evaluate", ["checkpoint=x", f"simulator={file}"])
+    assert prepare_simulator(config, None) == SimulatorConfig(ID, {"above": "eyes"}, "reached")
 
 
 def test_push_t_takes_fifteen_lines() -> None:

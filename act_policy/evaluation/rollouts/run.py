@@ -65,6 +65,7 @@ class Rollout:
     environment: id; None stands for the policy's own.
     max_steps: time limit; None stands for that of `make_environment`.
     disturbance: changes to what the policy sees and measures.
+    task: in words, for a policy that knows several.
     picture: PNG file to write with the first image that the policy sees, all cameras side by side.
     row: name of the suite's row, for messages.
     """
@@ -75,6 +76,7 @@ class Rollout:
     environment: str | None = None
     max_steps: int | None = None
     disturbance: Disturbance = UNDISTURBED
+    task: str | None = None
     picture: Path | None = None
     row: str = ""
 
@@ -138,8 +140,8 @@ def build_environment(
         environment = simulator.make(sizes or cameras, max_steps)
     else:
         raise UserError(
-            f"the policy is of environment {schema.environment!r}; task= describes "
-            f"{simulator.environment!r}"
+            f"the policy is of environment {schema.environment!r}; simulator= "
+            f"describes {simulator.environment!r}"
         )
     if sizes is not None:
         return environment
@@ -162,7 +164,7 @@ def _make_ours(
         raise UserError(
             "the policy's schema names no simulated environment, so it cannot be rolled out; "
             "for a checkpoint of other software, source.schema=FILE.json says it, and the names; "
-            "evaluate.py task=NAME describes a simulator that is not one of ours"
+            "evaluate.py simulator=NAME describes a simulator that is not one of ours"
         )
     try:
         return gymnasium.make(
@@ -174,8 +176,8 @@ def _make_ours(
         )
     except gymnasium.error.UnregisteredEnv as error:
         raise UserError(
-            f"environment {name!r}: {error}; evaluate.py task=NAME describes a simulator that is "
-            "not one of ours"
+            f"environment {name!r}: {error}; evaluate.py simulator=NAME describes a simulator that "
+            "is not one of ours"
         ) from None
 
 
@@ -244,6 +246,8 @@ def _episodes(
         executor = make_executor(policy, execute_steps, ensemble_coefficient, late, seed)
 
         def wrap(select_action: SelectAction) -> SelectAction:
+            if rollout.task is not None:
+                select_action = tell_task(select_action, rollout.task)
             if rollout.black_image:
                 select_action = blindfold(select_action, policy.schema)
             if rollout.picture is not None:
@@ -254,6 +258,11 @@ def _episodes(
         return play_episode(environment, executor, seed, alive, wrap, options)
 
     return handle
+
+
+def tell_task(select_action: SelectAction, task: str) -> SelectAction:
+    """Wrap the way a policy acts so that it is told what to do, in words."""
+    return lambda observation: select_action(observation._replace(task=task))
 
 
 class Environments:

@@ -18,6 +18,7 @@ class SuiteRow:
     environment: id; None stands for the policy's own.
     max_steps: time limit of an episode; None stands for that of the evaluation.
     disturbance: changes to what the policy sees and measures.
+    task: in words, for a policy that knows several.
     """
 
     name: str
@@ -25,11 +26,12 @@ class SuiteRow:
     environment: str | None = None
     max_steps: int | None = None
     disturbance: Disturbance = UNDISTURBED
+    task: str | None = None
 
     @classmethod
     def from_config(cls, name: str, values: Any) -> "SuiteRow":
-        """Make a row from plain values: group, environment, max_steps, disturb."""
-        known = ("group", "environment", "max_steps", "disturb")
+        """Make a row from plain values: group, environment, task, max_steps, disturb."""
+        known = ("group", "environment", "task", "max_steps", "disturb")
         with located(f"suite: row {name!r}"):
             if not isinstance(values, Mapping) or "group" not in values:
                 raise UserError(f"found {values}; expected a mapping with group:")
@@ -39,7 +41,12 @@ class SuiteRow:
                 check_whole_number("max_steps", max_steps, 1)
             disturbance = Disturbance.from_config(values.get("disturb") or {})
             return cls(
-                name, str(values["group"]), values.get("environment"), max_steps, disturbance
+                name,
+                str(values["group"]),
+                values.get("environment"),
+                max_steps,
+                disturbance,
+                values.get("task"),
             )
 
 
@@ -86,9 +93,12 @@ class Suite(NamedTuple):
         return self._replace(rows=tuple(rows)), left_out
 
     def to_plain(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "name": self.name,
-            "control": self.control,
-            "rows": [asdict(row) for row in self.rows],
-        }
+        """Return plain values for JSON; rows without a task are as they were before there were any.
+
+        A suite that an earlier version began goes on.
+        """
+        rows = [asdict(row) for row in self.rows]
+        for row in rows:
+            if row["task"] is None:
+                del row["task"]
+        return {"name": self.name, "control": self.control, "rows": rows}
