@@ -96,7 +96,8 @@ def train_run(config: DictConfig) -> float | None:
         if config.rollout_every is not None and first_process:
             configure = partial(configure_rollouts, config, load_data(config))
             evaluate_rest(folder, checkpoint, configure)
-        print(said)
+        if first_process:
+            print(said)
         return None
     initial = None
     if checkpoint is None and config.init is not None:

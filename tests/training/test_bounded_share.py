@@ -37,4 +37,4 @@ def test_training_loses_at_most_a_tenth(slower: float, minutes: int) -> None:
         assert f"ran beside {running / taken:.0%} of the training" in share.describe()
     if minutes == 1:
         assert running == 0.0
-        assert share.describe() == "nothing ran beside the steps"
+        assert share.describe() == "nothing was evaluated beside the steps"

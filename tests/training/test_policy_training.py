@@ -56,6 +56,20 @@ def test_loss_is_l1_plus_weighted_kl(demonstrations: Path) -> None:
     torch.testing.assert_close(loss.detach(), measured["train_l1"] + 7 * measured["train_kl"])
 
 
+def test_bfloat16_on_a_cpu_rounds_the_loss_and_leaves_float32_weights(
+    demonstrations: Path, tmp_path: Path
+) -> None:
+    losses = []
+    for precision in ("32-true", "bf16-mixed"):
+        run = run_training(demonstrations, tmp_path / precision, max_steps=1, precision=precision)
+        losses.append(float(run.training.measured["train_l1"]))
+    # the sum over a few layers of values rounded to 8 bits
+    assert losses[1] != losses[0]
+    assert losses[1] == pytest.approx(losses[0], rel=16 * 2**-8)
+    floats = {w.dtype for w in run.weights().values() if w.is_floating_point()}
+    assert floats == {torch.float32}
+
+
 def test_padding_in_a_batch_changes_no_gradient(demonstrations: Path) -> None:
     training, batch = make_training(demonstrations, dropout=0.0)
     assert batch.is_pad.any()

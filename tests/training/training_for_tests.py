@@ -135,6 +135,7 @@ def run_training(
     keep_every: int | None = None,
     skip_non_finite: int = 0,
     compiles: bool = False,
+    precision: str = "auto",
     **options: Any,
 ) -> Run:
     """Train act_tiny on the CPU; options are the data module's."""
@@ -164,6 +165,7 @@ def run_training(
         callbacks=[StopOnSignal(), recorder, Progress(), Checkpoints(keep_every), *callbacks],
         loggers=[MetricsFile(folder / "metrics.csv")],
         accelerator="cpu",
+        precision=precision,
         accumulate=accumulate,
     )
     train(training, data, trainer, checkpoint)

@@ -2,6 +2,8 @@
 
 import json
 import os
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -60,6 +62,7 @@ def plan_run(config: DictConfig, initial: Any, first_process: bool) -> Any:
 
     from act_policy.data.reader_config import ReaderConfig
     from act_policy.data.selection.demonstrations import open_demonstrations
+    from act_policy.training.plan.choices import LEAST_GAIN
     from act_policy.training.plan.facts import Workload
     from act_policy.training.plan.gather import read_data_facts, read_machine_facts
     from act_policy.training.plan.measure import measure_step
@@ -82,13 +85,21 @@ def plan_run(config: DictConfig, initial: Any, first_process: bool) -> Any:
         _apply(plan.settings, config)
         if plan.workload in measured:
             break
-        measured[plan.workload] = measure_step(
+        measure = partial(
+            measure_step,
             plan.workload,
             plain(config.model),
             dataset.schema,
             instantiate(config.optim),
             bool(machine.gpu),
         )
+        asked = str(by_hand.get("trainer.precision", "auto"))
+        seconds = measure(bool(machine.gpu) or asked.startswith("bf16"))
+        if machine.multiplies_bfloat16 and not machine.gpu and asked == "auto":
+            gain = seconds / measure(True)
+            machine = replace(machine, bfloat16_gain=gain)
+            seconds /= gain if gain >= LEAST_GAIN else 1.0
+        measured[plan.workload] = seconds
     print(show_plan(plan, data, machine, settings["path"]), flush=True)
     os.environ[_SHARED] = json.dumps(plan.settings)
     return plan

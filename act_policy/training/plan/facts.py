@@ -57,6 +57,9 @@ class MachineFacts:
     gpu: its name; "" trains on the CPU.
     imagenet: the file of ImageNet's weights.
     has_imagenet: whether it is there.
+    multiplies_bfloat16: whether the processor multiplies matrices of bfloat16 by itself (AMX).
+    bfloat16_gain: steps in bfloat16 that take the time of one in float32, on the CPU; None is not
+        measured.
     """
 
     cores: int
@@ -66,6 +69,8 @@ class MachineFacts:
     gpu: str = ""
     imagenet: Path = Path("resnet18.pth")
     has_imagenet: bool = False
+    multiplies_bfloat16: bool = False
+    bfloat16_gain: float | None = None
 
 
 class ByHand(NamedTuple):

@@ -83,7 +83,14 @@ def read_machine_facts(
         gpu=gpu,
         imagenet=imagenet,
         has_imagenet=imagenet.is_file(),
+        multiplies_bfloat16=_multiplies_bfloat16(),
     )
+
+
+def _multiplies_bfloat16() -> bool:
+    """Whether the processor has AMX for bfloat16; with other instructions nothing is won."""
+    processor = Path("/proc/cpuinfo")
+    return processor.is_file() and " amx_bf16 " in processor.read_text()
 
 
 def _find_moves(dataset: Demonstrations) -> str:

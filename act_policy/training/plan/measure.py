@@ -28,6 +28,7 @@ def measure_step(
     schema: Schema,
     optimizer: OptimizerConfig,
     gpu: bool,
+    bfloat16: bool,
 ) -> float:
     """Train on one random batch for about a second; return the seconds of a step.
 
@@ -36,7 +37,8 @@ def measure_step(
         model: fields of ACTConfig that the schema does not give.
         schema: of the demonstrations; its cameras may have other sizes.
         optimizer: its settings.
-        gpu: whether on the GPU, in mixed precision, or on the CPU.
+        gpu: whether on the GPU or on the CPU.
+        bfloat16: whether in mixed precision or in float32.
 
     Raises:
         UserError: the network is impossible.
@@ -58,7 +60,7 @@ def measure_step(
     # the first step prepares memory and kernels; steps of many seconds need no mean
     while sum(taken) < MOST_SECONDS and (len(taken) < 4 or sum(taken[1:]) < SECONDS):
         begin = time.perf_counter()
-        with torch.autocast(device.type, torch.bfloat16, enabled=gpu):
+        with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
             l1, kl = training.losses(policy, batch, "auto")
         torch.autograd.backward(l1 if kl is None else l1 + kl)
         adamw.step()

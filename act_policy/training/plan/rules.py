@@ -90,7 +90,11 @@ def make_plan(
 
 def _without(choice: Choice, by_hand: ByHand) -> Choice:
     """Take the settings that the user gave out of a choice."""
-    kept = {key: value for key, value in choice.settings.items() if not by_hand.has(key)}
+    kept = {
+        key: value
+        for key, value in choice.settings.items()
+        if not by_hand.has(key) or by_hand.get(key) == "auto"
+    }
     return choice._replace(settings=kept)
 
 

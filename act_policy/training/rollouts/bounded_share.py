@@ -72,10 +72,11 @@ class BoundedShare:
     def describe(self) -> str:
         """Say how long the process ran and what it cost."""
         if not self.shared_seconds:
-            return "nothing ran beside the steps"
+            return "nothing was evaluated beside the steps"
+        share = self.shared_seconds / self.seconds
         return (
-            f"ran beside {self.shared_seconds / self.seconds:.0%} of the training, which took "
-            f"{self.slowdown:.1%} longer for it (at most {LIMIT:.0%})"
+            f"evaluations ran beside {share:.0%} of the training, which took {self.slowdown:.1%} "
+            f"longer for it (at most {LIMIT:.0%})"
         )
 
     def _is_known(self) -> bool:

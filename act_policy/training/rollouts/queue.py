@@ -139,10 +139,10 @@ class RolloutQueue:
             text += f"; best_success.ckpt is that of step {best.step}: {best}"
         if self.left_out:
             text += (
-                f"; {self.left_out} were left out, because others were still being evaluated (a "
-                "larger rollout_every= or fewer rollout_episodes= would help)"
+                f"; {self.left_out} left out, because others were still being evaluated (a larger "
+                "rollout_every= or fewer rollout_episodes= helps)"
             )
-        return f"{text}; the process {self.share.describe()}"
+        return f"{text}; {self.share.describe()}"
 
     def _start(self, niceness: int) -> None:
         self._under_way = self._open[0]

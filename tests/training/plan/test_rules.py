@@ -173,6 +173,32 @@ def test_what_the_user_sets_is_kept(key: str, value: object, choice: str) -> Non
         assert plan.cache_seconds + plan.training_seconds <= 600
 
 
+@pytest.mark.parametrize(
+    ("gain", "by_hand", "shown", "precision"),
+    [
+        (None, {}, "2 cores, float32", None),
+        (1.1, {}, "2 cores, float32", None),
+        (1.6, {}, "2 cores, bfloat16", "bf16-mixed"),
+        (
+            1.6,
+            {"trainer": {"devices": "auto", "precision": "auto"}},
+            "2 cores, bfloat16",
+            "bf16-mixed",
+        ),
+        (1.6, {"trainer.precision": "32-true"}, "2 cores, float32", None),
+        (None, {"trainer.precision": "bf16-mixed"}, "2 cores, bf16-mixed", None),
+    ],
+)
+def test_a_cpu_trains_in_bfloat16_where_a_measured_step_is_faster(
+    gain: float | None, by_hand: dict[str, object], shown: str, precision: str | None
+) -> None:
+    plan = make_plan(DATA["cube"], replace(LAPTOP, bfloat16_gain=gain), ByHand(by_hand))
+    assert plan["device"].shown == shown
+    assert plan.settings.get("trainer.precision") == precision
+    if gain is not None and not by_hand:
+        assert f"a step in bfloat16 is {gain:.2f} times as fast" in plan["device"].reason
+
+
 def test_a_short_budget_means_small_images() -> None:
     plan = make_plan(DATA["aloha"], LAPTOP, ByHand({"budget": "10m"}))
     assert plan["images"].shown == "72x96"
