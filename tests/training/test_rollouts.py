@@ -105,6 +105,14 @@ def test_finished_episodes_are_neither_lost_nor_run_twice(
     queue.evaluate_rest(4)
     assert (tmp_path / "log").read_text() == "4 70001\n4 70003\n"
     assert read_record(path).successes == 3
+    # killed between the last episode and its result: it is logged when the run goes on
+    write_record(path, replace(read_record(path), logged=False))
+    best = tmp_path / "checkpoints" / "best_success.ckpt"
+    best.unlink()
+    queue = make_queue(tmp_path, config)
+    queue.go_on(4)
+    assert best.is_file()
+    assert read_record(path).logged
     # killed between the result and the last checkpoint: step 4 is trained again
     queue = make_queue(tmp_path, config)
     queue.go_on(2)
@@ -121,7 +129,7 @@ def test_finished_episodes_are_neither_lost_nor_run_twice(
     queue.add(4, "other weights")
     queue.evaluate_rest(4)
     assert len((tmp_path / "log").read_text().splitlines()) == 6
-    assert (tmp_path / "checkpoints" / "best_success.ckpt").read_text() == "another policy"
+    assert best.read_text() == "another policy"
 
 
 def test_a_process_that_keeps_dying_costs_one_result_only(

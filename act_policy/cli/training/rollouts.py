@@ -67,6 +67,12 @@ def configure_rollouts(
             f"{asked}: {config.data.path} names no simulated environment in which the policy could "
             "be tried; leave it out, then best.ckpt (lowest held-out loss) is what is kept"
         )
+    if data.schema.chooses_task:
+        raise UserError(
+            f"{asked}: the policy is to know {len(data.schema.tasks)} tasks, and no simulated "
+            "environment tells it which one is meant; leave it out, or choose one with "
+            "data.select.instruction="
+        )
     from act_policy.data.aloha.episode import read_recorded_config
     from act_policy.evaluation.evaluate import EvaluationConfig
     from act_policy.evaluation.rollouts.run import build_environment
@@ -111,7 +117,7 @@ def evaluate_rest(run: Path, checkpoint: Path, configure: "Callable[[], RolloutC
     saved = read_checkpoint(checkpoint)
     step, file = int(saved["global_step"]), MetricsFile(run / METRICS_FILE)
     records = RolloutFolder(run).read(step)
-    if records and records[-1].step == step and not any(record.is_open for record in records):
+    if records and records[-1].step == step and all(record.logged for record in records):
         return
     file.continue_from(step)
     queue = RolloutQueue(run, configure(), [file])

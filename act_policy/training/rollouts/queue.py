@@ -76,12 +76,13 @@ class RolloutQueue:
     def go_on(self, step: int) -> None:
         """Take up what a run that is resumed after this step has left."""
         records = self.folder.read(step)
-        for record in records:
-            if record.is_complete:
-                self._log(record)
         self._open = [record for record in records if record.is_open]
-        if any(record.is_complete for record in records):
-            self.folder.keep_best(step)
+        for record in records:
+            if not record.is_open and not record.logged:  # its process ended after a kill
+                self._close(record, step)
+            elif record.is_complete:
+                self._log(record)
+        self.folder.keep_best(step)
 
     def add(self, step: int, weights: str) -> None:
         """Let the policy of a step, which has been written, be evaluated."""
