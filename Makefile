@@ -55,8 +55,10 @@ NUMERIC := model parity export checkpoints \
            $(addprefix control/,chunks safety robots test_loop.py policies/test_onnx_policy.py)
 
 # On a processor without AVX-512 `make test` has run with AVX2 already.
+INSTRUCTIONS ?= $(if $(shell grep -m1 avx512f /proc/cpuinfo),avx2) default
+
 test-processors: setup  ## The numeric tests as on processors with AVX2, and with less
-	for instructions in $(if $(shell grep -m1 avx512f /proc/cpuinfo),avx2) default; do \
+	for instructions in $(INSTRUCTIONS); do \
 		ATEN_CPU_CAPABILITY=$$instructions DNNL_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=1 \
 			$(BIN)/pytest -n auto --dist loadfile --timeout=200 --max-worker-restart=1 \
 			$(addprefix tests/,$(NUMERIC)) || exit 1; done

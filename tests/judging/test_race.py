@@ -84,7 +84,7 @@ def test_episodes_of_those_that_had_dropped_out_do_not_count() -> None:
 
 @pytest.mark.slow
 def test_the_best_is_dropped_in_at_most_one_race_of_twenty() -> None:
-    races = 300
+    races = 100
     lost = 0
     for seed in range(races):
         race = start(4, states=150, margin=0.0)
