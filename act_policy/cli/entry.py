@@ -263,11 +263,22 @@ def _with_values(
         after = OmegaConf.select(config, override.key_or_group, throw_on_missing=False)
         kind = {bool: (bool,), int: (int,), float: (int, float)}.get(type(before))
         if kind and (not isinstance(after, kind) or isinstance(after, bool) != (kind == (bool,))):
+            if after is None and _may_be_null(config_name, choices, override.key_or_group):
+                continue
             value = "null" if after is None else after
             raise UserError(
                 f"{override.key_or_group}={value}: expected {type(before).__name__}, like {before}"
             )
     return config
+
+
+def _may_be_null(config_name: str, choices: list[str], key: str) -> bool:
+    """Tell whether a setting to which an experiment gives a number is null without it."""
+    others = [choice for choice in choices if not choice.startswith("experiment=")]
+    if others == choices:
+        return False
+    config = compose_config(config_name, others)
+    return OmegaConf.select(config, key, throw_on_missing=False) is None
 
 
 def _keys(node: Any, prefix: str = "") -> Iterator[str]:

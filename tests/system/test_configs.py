@@ -11,9 +11,10 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from act_policy.cli.entry import make_settings, run_config
+from act_policy.cli.entry import configuration, make_settings, run_config
 from act_policy.cli.train import migrate_config
 from act_policy.data.loading.datamodule import DemonstrationDataModule
+from act_policy.errors import UserError
 from act_policy.model.act import ACT, ACTConfig
 from act_policy.model.config import SCHEMA_FIELDS
 from act_policy.training.augmentation import AugmentationConfig
@@ -124,6 +125,14 @@ def test_every_model_config_sets_every_field_of_the_network() -> None:
 @pytest.mark.parametrize("name", sorted(p.stem for p in CONFIGS.glob("*.yaml")))
 def test_every_script_has_a_configuration(name: str) -> None:
     assert (ROOT / "scripts" / f"{name}.py").is_file()
+
+
+def test_what_is_null_without_an_experiment_may_be_null_with_it() -> None:
+    config = configuration("train", ["experiment=tiny", "loss.kl_weight=null", "plan=null"])
+    assert config.loss.kl_weight is None
+    for setting in ("optim.learning_rate=null", "max_steps=null"):
+        with pytest.raises(UserError, match="=null: expected"):
+            configuration("train", ["experiment=tiny", setting])
 
 
 def test_an_older_run_is_still_told_no_task(tmp_path: Path) -> None:
