@@ -178,6 +178,8 @@ class Schema:
     environment: the id of the simulated environment, "" on a real robot.
     tasks: what was to be done in the demonstrations, in words; a policy with two or more is told
         which of them to do.
+    teacher: who demonstrated in simulation, where it is not the usual expert: "original", or the
+        module:function of a user.
     """
 
     cameras: tuple[Camera, ...]
@@ -189,6 +191,7 @@ class Schema:
     environment_state_names: tuple[str, ...] = ()
     environment: str = ""
     tasks: tuple[str, ...] = ()
+    teacher: str = ""
 
     def __post_init__(self) -> None:
         if not self.action_names:
@@ -248,13 +251,15 @@ class Schema:
     def differences(self, other: "Schema") -> list[str]:
         """List the fields in which the other schema differs; empty when the two are the same.
 
-        Environment and tasks are not compared: the same robot may do several, in several.
+        Environment, tasks and teacher are not compared: the same robot may do several tasks, in
+        several environments, and learn from anybody.
         """
         mine, theirs = self.to_dict(), other.to_dict()
         return [
             f"{field}: {mine[field]} here, {theirs[field]} there"
             for field in mine
-            if field not in ("environment", "tasks") and mine[field] != theirs[field]
+            if field not in ("environment", "tasks", "teacher")
+            and mine.get(field) != theirs.get(field)
         ]
 
     @property
@@ -342,11 +347,12 @@ class Schema:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; `from_dict` is the inverse.
 
-        Tasks are left out where there are none, so that older versions read it.
+        Tasks and teacher are left out where there are none, so that older versions read it.
         """
         plain = {name: _as_list(value) for name, value in asdict(self).items()}
-        if not self.tasks:
-            del plain["tasks"]
+        for name in ("tasks", "teacher"):
+            if not plain[name]:
+                del plain[name]
         return {**plain, "cameras": [camera.to_dict() for camera in self.cameras]}
 
     @classmethod

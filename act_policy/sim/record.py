@@ -1,7 +1,7 @@
 """Record a teacher: in parallel, interruptible, with the same result for any workers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,8 @@ def record_episode(
     observation, _ = environment.reset(seed=seed)
     act = config.demonstrates.begin(environment, seed)
     schema: Schema = environment.get_wrapper_attr("schema")
+    if config.teacher != EXPERT:
+        schema = replace(schema, teacher=config.teacher)
     disturb = disturbance(environment.unwrapped, config.noise, seed) if config.noise else np.copy
     seen, states, actions = [], [], []
     steps_left = config.max_steps

@@ -65,7 +65,7 @@ def test_demonstrations_of_a_function_are_recorded_and_evaluated_in_it(tmp_path:
     path = tmp_path / "episode_000000.hdf5"
     assert record_episode(environment, RECORDING, 3, path)
     dataset = open_dataset(tmp_path)
-    assert dataset.schema.environment == ID
+    assert (dataset.schema.environment, dataset.schema.teacher) == (ID, TEACHER)
     assert dataset.state(0)[-1] >= GOAL
     kept = read_recorded_config(path)
     assert kept["teacher"] == TEACHER

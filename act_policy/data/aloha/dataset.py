@@ -301,8 +301,10 @@ def _common_schema(episodes: Sequence[EpisodeFile], reader: ReaderConfig) -> Sch
                     if episode.schema is None or stored is None
                     else stored.differences(episode.schema)
                     or [
-                        f"environment: {stored.environment!r} here, "
-                        f"{episode.schema.environment!r} there"
+                        f"{name}: {getattr(stored, name)!r} here, "
+                        f"{getattr(episode.schema, name)!r} there"
+                        for name in ("environment", "teacher")
+                        if getattr(stored, name) != getattr(episode.schema, name)
                     ]
                 )
                 raise UserError(

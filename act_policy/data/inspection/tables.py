@@ -55,6 +55,7 @@ def overview(dataset: DemonstrationDataset) -> list[tuple[str, str]]:
         ),
         ("rate", f"{schema.rate:g} steps per second"),
         ("environment", schema.environment or "not known"),
+        *([("teacher", schema.teacher)] if schema.teacher else []),
         ("instructions", list_some(instructions) or "not known"),
         ("seeds", f"{min(seeds)} to {max(seeds)}, {len(set(seeds))} in all" if seeds else "none"),
         ("outcomes", f"{sum(known)} of {len(known)} succeeded" if known else "not known"),

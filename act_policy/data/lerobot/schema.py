@@ -95,6 +95,7 @@ def lerobot_schema(folder: Path, metadata: Metadata, reader: ReaderConfig) -> Re
             environment_state_names=tuple(ours.get("environment_state_names", ())),
             # older datasets call it "task"
             environment=str(ours.get("environment", ours.get("task", ""))),
+            teacher=str(ours.get("teacher", "")),
         )
     chosen: tuple[Camera, ...] = tuple(cameras[name] for name in names)
     read = keys._replace(cameras={name: keys.cameras[name] for name in names})

@@ -205,7 +205,7 @@ def describe(parts: Parts, as_video: bool) -> Description:
         "action_units": list(schema.action_units),
         "environment_state_names": list(schema.environment_state_names),
         "environment": schema.environment,
-    }
+    } | ({"teacher": schema.teacher} if schema.teacher else {})
     features |= cameras | counters
     return Description(features, schema.rate, parts.robot_type, parts.tasks, ours)
 

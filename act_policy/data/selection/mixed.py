@@ -1,6 +1,6 @@
 """Present several datasets as one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,13 @@ class MixedDataset(DemonstrationDataset):
         self.weights = [float(weight) for weight in weights]
         self.folder = first.folder
         self.relative_actions = first.relative_actions
-        environments = {part.schema.environment for part in parts}
-        shared = first.schema.environment if len(environments) == 1 else ""
         tasks = dict.fromkeys(task for part in parts for task in part.schema.tasks)
-        self.schema = replace(first.schema, environment=shared, tasks=tuple(tasks))
+        self.schema = replace(
+            first.schema,
+            environment=_shared(part.schema.environment for part in parts),
+            tasks=tuple(tasks),
+            teacher=_shared(part.schema.teacher for part in parts),
+        )
         self._first = np.cumsum([0, *(len(part.episodes) for part in parts)])
         on_disk = np.cumsum([0, *(part.last_index + 1 for part in parts)]).tolist()
         self.last_index = on_disk[-1] - 1
@@ -155,3 +158,9 @@ def _labels(folders: Sequence[Path]) -> list[str]:
         name if names.count(name) == 1 else f"{folder}"
         for name, folder in zip(names, folders, strict=True)
     ]
+
+
+def _shared(texts: Iterable[str]) -> str:
+    """Return the text that all have in common; empty where they differ."""
+    first, *others = dict.fromkeys(texts)
+    return "" if others else first

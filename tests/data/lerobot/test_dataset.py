@@ -6,6 +6,7 @@ datasets each frame shows its number.
 
 import json
 import pickle
+from dataclasses import replace
 
 import av
 import numpy as np
@@ -377,10 +378,12 @@ def test_training_runs_on_a_lerobot_folder(tmp_path):
     from act_policy import ACTPolicy
 
     policy = ACTPolicy.load(run)
-    assert policy.schema == open_dataset(folder).schema
+    tasks = ("pick the cube", "stack the cubes")
+    assert policy.schema == replace(open_dataset(folder).schema, tasks=tasks)
     dataset = open_dataset(folder)
     observation = {
         "observation.state": dataset.state(0)[0],
+        "task": tasks[0],
         **{f"observation.images.{c}": dataset.frame(0, 0, c) for c in ("top", "wrist")},
     }
     assert np.isfinite(policy.predict_chunk(observation)).all()
