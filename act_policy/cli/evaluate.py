@@ -113,9 +113,9 @@ def evaluate_rollouts(
         environment="" if simulator is None else simulator.environment,
     )
     used = report["settings"]
-    title = (
-        f"{report['environment']}, seeds from {used['seed']}, at most {used['max_steps']} steps, "
-        f"{used['quality']} images"
+    title = f"{report['environment']}, " + f"{used['instruction']!r}, " * bool(used["instruction"])
+    title += (
+        f"seeds from {used['seed']}, at most {used['max_steps']} steps, {used['quality']} images"
     )
     if used["delay"]:
         title += f", answers late by {used['delay']} steps"

@@ -14,6 +14,16 @@ def list_tasks(dataset: DemonstrationDataset) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in told if text))
 
 
+def task_ends(dataset: DemonstrationDataset, episode: int) -> np.ndarray:
+    """Return int64 (T,), for each step the last one before the instruction changes."""
+    numbers = np.zeros(int(dataset.lengths[episode]), np.int64)
+    for number, steps in enumerate(dataset.instructions(episode).values()):
+        numbers[steps] = number
+    ends = np.append(np.flatnonzero(np.diff(numbers)), len(numbers) - 1)
+    last: np.ndarray = ends[np.searchsorted(ends, np.arange(len(numbers)))]
+    return last
+
+
 def number_tasks(dataset: DemonstrationDataset, tasks: Sequence[str]) -> np.ndarray | None:
     """Return int64 (steps of all episodes,), the index of each one's task.
 

@@ -34,6 +34,7 @@ from act_policy.evaluation.rollouts.run import (
     EpisodeResult,
     build_environment,
     run_episode,
+    tell_task,
 )
 from act_policy.sim.simulated_robot import SimulatedRobot, simulated_config
 from act_policy.types import Observation, Schema
@@ -67,7 +68,7 @@ class LockStep:
 
 
 def episode_in_lock_step(
-    environment: Environment, executor: ChunkExecutor, seed: int
+    environment: Environment, executor: ChunkExecutor, seed: int, task: str | None = None
 ) -> EpisodeResult:
     """Run one episode as `rollouts.run_episode` does, but through contract, safety and loop.
 
@@ -78,7 +79,7 @@ def episode_in_lock_step(
     now = 0.0
     schema = executor.policy.schema
     robot = SimulatedRobot(environment, schema, seed, lock_step=True, clock=lambda: now)
-    contract = _contract(schema, simulated_config(schema))
+    contract = _contract(schema, simulated_config(schema), task)
     loop = ControlLoop(robot, contract, LockStep(executor), EventLog())
     operator = OperatorInput()
     robot.connect()
@@ -98,13 +99,14 @@ def episode_in_real_time(
     config: RobotConfig,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    task: str | None = None,
 ) -> tuple[EpisodeResult, Punctuality | str]:
     """Run one episode in real time; the policy answers when it can.
 
     Where the loop holds the arm, the episode ends there, failed, with the reason of the hold.
     """
     robot = SimulatedRobot(environment, inference.schema, seed, clock=clock)
-    contract = _contract(inference.schema, config)
+    contract = _contract(inference.schema, config, task)
     executor = AsynchronousExecutor(inference, contract.space, config)
     loop = ControlLoop(robot, contract, executor, EventLog())
     operator = OperatorInput()
@@ -119,8 +121,8 @@ def episode_in_real_time(
     return _result(robot, seed), pacer.punctuality()
 
 
-def _contract(schema: Schema, config: RobotConfig) -> Contract:
-    return Contract(schema, DemonstratedRanges.from_statistics(schema, None), config)
+def _contract(schema: Schema, config: RobotConfig, task: str | None) -> Contract:
+    return Contract(schema, DemonstratedRanges.from_statistics(schema, None), config, task)
 
 
 def _hold_reason(loop: ControlLoop) -> str:
@@ -147,6 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _compare(options: argparse.Namespace) -> int:
     policy = open_torch_free(options.policy, threads=1)
+    policy.schema.task_index(options.task)
     environment = build_environment(policy.schema, max_steps=options.max_steps)
     executor = ChunkExecutor(policy, options.execute_steps)
     timing = TimingConfig(
@@ -160,14 +163,17 @@ def _compare(options: argparse.Namespace) -> int:
     try:
         for seed in range(options.seed, options.seed + options.episodes):
             executor.reset()
-            before = run_episode(environment, executor.select_action, seed)
+            select_action = tell_task(executor.select_action, options.task)
+            before = run_episode(environment, select_action, seed)
             note = ""
             if inference is None:
-                through = episode_in_lock_step(environment, executor, seed)
+                through = episode_in_lock_step(environment, executor, seed, options.task)
                 same = np.array_equal(before.actions, through.actions)
                 different += not (same and before.success == through.success)
             else:
-                through, punctual = episode_in_real_time(environment, inference, seed, config)
+                through, punctual = episode_in_real_time(
+                    environment, inference, seed, config, task=options.task
+                )
                 note = f"; {punctual}"
             won = [won[0] + before.success, won[1] + through.success]
             print(
@@ -190,6 +196,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1000, help="seed of the first initial state")
     parser.add_argument("--max-steps", type=int, help="end of an episode; else the environment's")
+    parser.add_argument("--task", help="in words, for a policy that knows several")
     parser.add_argument("--execute-steps", type=int, help="of each chunk")
     parser.add_argument("--blend-steps", type=int, default=0, help="of two chunks, in real time")
     parser.add_argument("--real-time", action="store_true", help="instead of in lock step")

@@ -50,6 +50,7 @@ class EvaluationConfig:
         None does not move them.
     max_steps: end of an episode; None is that of the demonstrations, else the environment's own.
     quality: of the images, fast or exact; None is that of the demonstrations, else fast.
+    instruction: the task in words, for a policy that knows several.
     """
 
     episodes: int = 100
@@ -63,6 +64,7 @@ class EvaluationConfig:
     displace_by: float = 0.03
     max_steps: int | None = None
     quality: str | None = None
+    instruction: str | None = None
 
     def __post_init__(self) -> None:
         check_whole_number("episodes", self.episodes, 1)
@@ -145,6 +147,8 @@ def evaluate(
     policy = load(checkpoint)
     shown = demonstrations or TrainingDemonstrations([])
     config = config.like(shown.config, policy.schema.environment)
+    policy.schema.task_index(config.instruction)
+    shown = shown.of_task(config.instruction)
     # Refuse what cannot be executed before any process starts.
     asked_for = (config.execute_steps, config.ensemble_coefficient)
     used = make_executor(policy, *asked_for, config.lateness, config.seed).execution
@@ -152,9 +156,10 @@ def evaluate(
     config = replace(config, execute_steps=execution[0], ensemble_coefficient=execution[1])
     refuse_demonstrated(config.seeds, {*policy.demonstration_seeds, *shown.seeds})
 
-    groups = {"policy": [Rollout(seed) for seed in config.seeds]}
+    groups = {"policy": [Rollout(seed, task=config.instruction) for seed in config.seeds]}
     if baselines:
-        groups[BLACK_IMAGE] = [Rollout(seed, black_image=True) for seed in config.seeds]
+        blind = [replace(rollout, black_image=True) for rollout in groups["policy"]]
+        groups[BLACK_IMAGE] = blind
     if baselines and demonstrations is not None:
         _check_actions(shown.actions, policy.schema.action_size)
         groups[REPLAYED] = [

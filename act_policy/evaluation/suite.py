@@ -82,6 +82,8 @@ def run_suite(
     tried = identity(checkpoint)
     policy = load(checkpoint)
     suite, left_out = suite.fit(policy)
+    told = [replace(row, task=row.task or config.instruction) for row in suite.rows]
+    suite = suite._replace(rows=tuple(told))
     shown = demonstrations or TrainingDemonstrations([])
     config = config.like(shown.config, policy.schema.environment)
     asked_for = (config.execute_steps, config.ensemble_coefficient)
@@ -96,7 +98,7 @@ def run_suite(
     refuse_demonstrated(config.seeds, {*policy.demonstration_seeds, *shown.seeds})
     check_writable(out)
     fixed = asdict(config)
-    del fixed["episodes"]
+    del fixed["episodes"], fixed["instruction"]  # each row has its own
     setup = {"checkpoint": tried["sha256"], "suite": suite.to_plain(), **fixed}
     continue_same(out / SETUP_FILE, setup, "suite")
 

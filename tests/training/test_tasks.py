@@ -3,18 +3,30 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from act_policy.data.loading.batches import Batch
 from act_policy.export.parity import random_observation
 from act_policy.training.optimizer import OptimizerConfig
+from act_policy.training.plan import measure
+from act_policy.training.plan.facts import Workload
 from act_policy.training.policy_training import PolicyTraining
-from tests.policy_for_tests import smallest_policy
+from tests.policy_for_tests import SMALLEST, smallest_policy
 from tests.training.training_for_tests import SCHEMA
+
+TASKS = ("open it", "close it", "leave it")
+
+
+def test_a_plan_times_a_step_of_several_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "MOST_SECONDS", 1e-9)
+    load = Workload("", tuple((c.height, c.width) for c in SCHEMA.cameras), 4, 2)
+    schema = replace(SCHEMA, tasks=TASKS)
+    assert measure.measure_step(load, SMALLEST, schema, OptimizerConfig(), False, False) > 0
 
 
 def test_a_step_teaches_the_tokens_of_its_tasks() -> None:
-    schema = replace(SCHEMA, tasks=("open it", "close it", "leave it"))
+    schema = replace(SCHEMA, tasks=TASKS)
     policy = smallest_policy(schema, latent_size=2, latent_layers=1)
     training = PolicyTraining(policy, OptimizerConfig(), 10, kl_weight=1.0)
     seen = random_observation(policy, 4, np.random.default_rng(0)).map(torch.tensor)

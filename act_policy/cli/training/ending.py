@@ -64,6 +64,8 @@ def _how_to_use(policy: ACTPolicy, run: str) -> str:
     if policy.schema.environment:
         return f"to use it: act-policy evaluate checkpoint={run} episodes=100 seed=1000; {export}"
     check = f"act-policy robot check --policy {run}/export/policy.onnx --robot my_robot:make"
+    if policy.schema.chooses_task:
+        check += f" --task {policy.schema.tasks[0]!r}"
     return f"on the robot: {export} && {check}"
 
 

@@ -15,6 +15,7 @@ from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.data.dataset import DemonstrationDataset, observation_at
 from act_policy.data.loading.batches import chunk_rows
 from act_policy.data.statistics import check_finite, compute_statistics
+from act_policy.data.tasks import task_ends
 from act_policy.errors import UserError
 from act_policy.evaluation.open_loop.baselines import Held, HoldStill, NearestDemonstration, Pool
 from act_policy.report.pieces import format_count
@@ -137,7 +138,10 @@ def score_open_loop(
         for episode, taken in _batches(dataset, episodes, stride):
             actions, states = dataset.action(episode), dataset.state(episode)
             observed = [observation_at(dataset, episode, step) for step in taken.tolist()]
-            rows, is_pad = chunk_rows(taken, np.full(len(taken), len(actions) - 1), length)
+            ends = np.full(len(actions), len(actions) - 1)
+            if policy.schema.chooses_task:
+                ends = task_ends(dataset, episode)
+            rows, is_pad = chunk_rows(taken, ends[taken], length)
             predicted = {
                 POLICY: policy.predict_chunk(stack_observations(observed)),
                 HOLD_STILL: hold.predict(states, actions, taken, length),

@@ -18,11 +18,21 @@ class TrainingDemonstrations(NamedTuple):
     actions: (T, a) of each demonstration.
     seeds: of their initial states.
     config: how they were recorded, where it is known.
+    tasks: what each demonstrates, in words; "" where it is not known.
     """
 
     actions: Sequence[np.ndarray]
     seeds: frozenset[int] = frozenset()
     config: Mapping[str, Any] = MappingProxyType({})
+    tasks: Sequence[str] = ()
+
+    def of_task(self, task: str | None) -> "TrainingDemonstrations":
+        """Keep the actions that demonstrate a task, if there are any; the seeds stay."""
+        if task is None or task not in self.tasks:
+            return self
+        pairs = list(zip(self.actions, self.tasks, strict=True))
+        actions = [actions for actions, told in pairs if told == task]
+        return self._replace(actions=actions, tasks=[task] * len(actions))
 
 
 def find_demonstrations(
@@ -53,7 +63,9 @@ def find_demonstrations(
     dataset = open_demonstrations(folder, run.select, mix, run.reader)
     actions = [dataset.action(episode) for episode in range(len(dataset.episodes))]
     seeds = frozenset(e.seed for e in dataset.episodes if e.seed is not None)
-    return TrainingDemonstrations(actions, seeds, read_recorded_config(dataset.episodes[0].file))
+    recorded = read_recorded_config(dataset.episodes[0].file)
+    tasks = [episode.instruction for episode in dataset.episodes]
+    return TrainingDemonstrations(actions, seeds, recorded, tasks)
 
 
 def refuse_demonstrated(seeds: Sequence[int], demonstrated: set[int]) -> None:

@@ -38,6 +38,11 @@ class Seen(NamedTuple):
     states: np.ndarray
     moments: dict[int, Observation[np.ndarray]]
 
+    def tell(self, task: str | None) -> "Seen":
+        """Return it with what the policy was told to do, in words."""
+        told = {step: observation._replace(task=task) for step, observation in self.moments.items()}
+        return self._replace(moments=told)
+
 
 def see_moments(
     make_environment: Callable[[Schema, Sizes | None], Environment],

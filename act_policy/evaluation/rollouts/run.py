@@ -246,8 +246,7 @@ def _episodes(
         executor = make_executor(policy, execute_steps, ensemble_coefficient, late, seed)
 
         def wrap(select_action: SelectAction) -> SelectAction:
-            if rollout.task is not None:
-                select_action = tell_task(select_action, rollout.task)
+            select_action = tell_task(select_action, rollout.task)
             if rollout.black_image:
                 select_action = blindfold(select_action, policy.schema)
             if rollout.picture is not None:
@@ -260,7 +259,7 @@ def _episodes(
     return handle
 
 
-def tell_task(select_action: SelectAction, task: str) -> SelectAction:
+def tell_task(select_action: SelectAction, task: str | None) -> SelectAction:
     """Wrap the way a policy acts so that it is told what to do, in words."""
     return lambda observation: select_action(observation._replace(task=task))
 

@@ -65,6 +65,8 @@ def _reading(act: ACT, weights: np.ndarray) -> AttentionShares:
         vectors.append("state")
     if act.config.environment_state_size:
         vectors.append("environment state")
+    if act.config.task_count:
+        vectors.append("task")
     ends = np.cumsum([1] * len(vectors) + [y * x for y, x in act.map_sizes.values()])
     committed = weights.shape[-1] - ends[-1]
     if committed not in (0, act.config.prefix_tokens):

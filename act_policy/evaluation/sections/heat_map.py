@@ -22,7 +22,7 @@ _COLOURS = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (25
 class AttentionShares(NamedTuple):
     """Shares of attention of one observation's queries; over all of them they sum to 1.
 
-    vectors: "latent", "state" (and "environment state", "committed actions") -> (heads, k).
+    vectors: "latent", "state" (and "environment state", "task", "committed actions") -> (heads, k).
     maps: camera name -> (heads, k, y, x), one share a cell of its feature map.
     """
 

@@ -82,6 +82,7 @@ def write_rollout_report(
     views = [Look(one, (*steps, *attended)) for one, steps in zip(chosen, asked, strict=True)]
     strips = [Look(one, spread(one.steps + 1, 6), STRIP_HEIGHT) for one in failures]
     seen = see_moments(build, policy.schema, [*views, *strips], workers)
+    seen = [one.tell(report["settings"]["instruction"]) for one in seen]
     moments = {
         f"{chosen[0]}, step {step}": commit_actions(
             seen[0].moments[step], chosen[0].actions[step:], policy

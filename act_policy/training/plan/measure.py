@@ -80,8 +80,9 @@ def _random_batch(workload: Workload, schema: Schema, device: torch.device) -> B
         for camera in schema.cameras
     }
     numbers = torch.zeros(size, dtype=torch.int64, device=device)
+    state = torch.randn(size, schema.state_size, device=device)
     return Batch(
-        Observation(images, torch.randn(size, schema.state_size, device=device)),
+        Observation(images, state, task=numbers if schema.chooses_task else None),
         torch.randn(size, chunk, schema.action_size, device=device),
         torch.zeros(size, chunk, dtype=torch.bool, device=device),
         numbers,

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from act_policy.data.aloha.episode import write_episode
+from act_policy.data.loading.datamodule import DemonstrationDataModule
 from tests.data.episodes_for_tests import make_arrays, make_schema
 from tests.data.lerobot_for_tests import write_lerobot
+from tests.data.loading.memory_of_loading import anonymous_bytes
 
 ALLOWED = 1000 * 2**20
 """Bytes: Python, torch and four workers need three quarters of it."""
@@ -72,3 +74,28 @@ def test_decoding_keeps_nothing_from_epoch_to_epoch(tmp_path: Path, cgroup: str)
     folder = write_lerobot(tmp_path / "dataset", lengths=[80] * 12)
     memory, _ = load(folder, "none", cgroup)
     assert (memory[2:] < 1.03 * memory[1]).all(), memory
+
+
+@pytest.mark.slow
+def test_many_folders_of_tasks_begin_at_once_and_take_no_memory_for_their_images(
+    tmp_path: Path,
+) -> None:
+    schema = make_schema({"top": (64, 64)})
+    folders, episodes, steps = 50, 4, 80
+    for folder in range(folders):
+        for episode in range(episodes):
+            path = tmp_path / f"{folder}" / f"episode_{episode}.hdf5"
+            arrays = make_arrays(schema, steps, episode)
+            write_episode(path, schema, **arrays, instruction=f"task {folder}")
+    mix = [{"path": tmp_path / f"{folder}"} for folder in range(1, folders)]
+    before, began = anonymous_bytes(), time.process_time()
+    data = DemonstrationDataModule(tmp_path / "0", 32, 64, mix=mix, balance_tasks=True)
+    _ = data.statistics
+    data.setup("fit")
+    batches = iter(data.train_dataloader())
+    assert next(batches).observation.task.max() < folders == len(data.schema.tasks)
+    assert time.process_time() - began < 60 * folders * episodes / 2500
+    for _ in range(100):
+        next(batches)
+    images = folders * episodes * steps * 64 * 64 * 3
+    assert anonymous_bytes() - before < images / 10

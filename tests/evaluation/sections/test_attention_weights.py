@@ -83,6 +83,14 @@ def test_committed_actions_have_their_share(prefix_as: str, tmp_path: Path) -> N
     assert [row[1] for row in shown.table.rows] == ["3", "5"]
 
 
+def test_the_task_has_its_share() -> None:
+    knowing = smallest_policy(replace(SCHEMA, tasks=("open it", "close it")))
+    (reading,) = read_attention(knowing, [observations(1)[0]._replace(task="close it")])
+    assert list(reading.vectors) == ["latent", "state", "task"]
+    total = sum(share for share in reading.shares().values())
+    np.testing.assert_allclose(total, np.ones_like(total), rtol=0, atol=rounding(200))
+
+
 def test_a_place_in_the_map_is_the_place_in_the_image(policy: ACTPolicy) -> None:
     """Where the encoder mixes nothing, a token depends on what lies around it alone."""
     policy = copy.deepcopy(policy)
