@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from act_policy.errors import UserError, check_fields
+from act_policy.observed_values import check_prefix, check_vector
 
 ArrayT = TypeVar("ArrayT")
 """A numpy array on the robot and in files, a torch tensor inside the network."""
@@ -333,15 +334,15 @@ class Schema:
                     f"{IMAGE_PREFIX}{camera.name}: {image.dtype} {image.shape}, "
                     f"expected uint8 {shape}"
                 )
-        state = _check_vector(STATE_KEY, observation.state, batch, self.state_names)
+        state = check_vector(STATE_KEY, observation.state, batch, self.state_names)
         extra, extra_names = observation.environment_state, self.environment_state_names
         if extra is not None:
-            extra = _check_vector(ENVIRONMENT_STATE_KEY, extra, batch, extra_names)
+            extra = check_vector(ENVIRONMENT_STATE_KEY, extra, batch, extra_names)
         elif extra_names:
             raise UserError(f"the observation has no {ENVIRONMENT_STATE_KEY}")
         prefix = observation.prefix
         if prefix is not None:
-            prefix = _check_prefix(prefix, batch, self.action_size)
+            prefix = check_prefix(PREFIX_KEY, prefix, batch, self.action_size)
         return Observation(images, state, extra, prefix, self.task_index(observation.task, batch))
 
     def to_dict(self) -> dict[str, Any]:
@@ -375,34 +376,3 @@ class Schema:
 
 def _as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-def _check_prefix(values: Any, batch: tuple[int, ...], action_size: int) -> np.ndarray:
-    """Return float32 (*batch, p, a), whole rows of numbers and then whole rows of NaN."""
-    prefix = np.asarray(values, np.float32)
-    if (
-        prefix.ndim != len(batch) + 2
-        or prefix.shape[:-2] != batch
-        or prefix.shape[-1] != action_size
-    ):
-        expected = (*batch, "p", action_size)
-        raise UserError(f"{PREFIX_KEY}: shape {prefix.shape}, expected {expected}")
-    free = np.isnan(prefix)
-    in_order = (np.diff(free.astype(int), axis=-2) >= 0).all()
-    if np.isinf(prefix).any() or not (free.all(-1) == free.any(-1)).all() or not in_order:
-        raise UserError(f"{PREFIX_KEY}: expected rows of finite numbers, and then only rows of NaN")
-    return prefix
-
-
-def _check_vector(
-    key: str, values: Any, batch: tuple[int, ...], names: tuple[str, ...]
-) -> np.ndarray:
-    """Return finite float32 (*batch, len(names)), or raise UserError."""
-    if np.shape(values) != (*batch, len(names)):
-        raise UserError(f"{key}: shape {np.shape(values)}, expected {(*batch, len(names))}")
-    with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite
-        vector = np.asarray(values, np.float32)
-    if not (finite := np.isfinite(vector)).all():
-        where = [names[i] for i in np.unique(np.argwhere(~finite)[:, -1])]
-        raise UserError(f"{key}: not a finite number in {', '.join(where)}")
-    return vector
