@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from act_policy.system.scheduling import keep_scheduling
+
 RATE = 10
 HEIGHT, WIDTH = 48, 64
 TOP, WRIST = "observation.images.top", "observation.images.wrist"
@@ -75,6 +77,8 @@ def encode(
             },
         )
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        with keep_scheduling():
+            stream.codec_context.open()
         for number in numbers:
             frame = av.VideoFrame.from_ndarray(numbered_frame(number), format="rgb24")
             container.mux(stream.encode(frame))

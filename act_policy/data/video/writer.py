@@ -12,6 +12,7 @@ import numpy as np
 from act_policy.data.video.index import read_header
 from act_policy.errors import UserError, check_choice
 from act_policy.system.atomic import atomic_file
+from act_policy.system.scheduling import keep_scheduling
 
 ENCODERS = {"av1": "libsvtav1", "h264": "libx264", "hevc": "libx265"}
 _OPTIONS = {
@@ -78,6 +79,8 @@ def encode_video(
                 options = {"crf": str(crf), "g": str(group), **_OPTIONS[encoder]}
                 stream = container.add_stream(encoder, rate=_exact(rate), options=options)
                 stream.height, stream.width, stream.pix_fmt = height, width, "yuv420p"
+                with keep_scheduling():
+                    stream.codec_context.open()
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
             count += 1
         if stream is None:

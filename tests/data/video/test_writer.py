@@ -1,5 +1,7 @@
 """Written and joined videos have every frame at its time; copied frames are equal."""
 
+import os
+
 import av
 import numpy as np
 import pytest
@@ -88,3 +90,17 @@ def test_impossible_encodings_are_refused_in_advance():
         check_encoder("vp9", 48, 64)
     with pytest.raises(UserError, match="even height and width; use images=png"):
         check_encoder("h264", 47, 64)
+
+
+def test_encoding_leaves_the_scheduling_of_every_thread_as_it_was(tmp_path):
+    """SVT-AV1 makes a root's process a real-time one, which starves a robot's loop beside it."""
+    policies = []
+
+    def frames():
+        for number in range(4):
+            yield numbered_frame(number)
+            policies.extend(os.sched_getscheduler(int(t)) for t in os.listdir("/proc/self/task"))
+
+    encode_video(tmp_path / "video.mp4", frames(), 10.0, "av1")
+    assert set(policies) <= {os.sched_getscheduler(0)}
+    assert os.sched_getscheduler(0) in (os.SCHED_OTHER, os.SCHED_BATCH)
