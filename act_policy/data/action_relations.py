@@ -121,35 +121,53 @@ def own_states(schema: Schema) -> list[int]:
 def shown_kinds(schema: Schema, relations: Sequence[ActionRelation]) -> tuple[ShownKind, ...]:
     """Put the relations into words, using what the schema says of the states."""
     return tuple(
-        _shown(schema, unit, relation)
-        for unit, relation in zip(schema.action_units, relations, strict=True)
+        _shown(schema, unit, relation, relation.state == own)
+        for unit, relation, own in zip(
+            schema.action_units, relations, own_states(schema), strict=True
+        )
     )
 
 
-def _shown(schema: Schema, unit: str, relation: ActionRelation) -> ShownKind:
+def _shown(schema: Schema, unit: str, relation: ActionRelation, is_own: bool) -> ShownKind:
     if relation.state < 0:
         return ""
     of_state = declared_kind(*schema.states[relation.state])
+    sizes = unit_size(unit), unit_size(schema.state_units[relation.state])
+    known = bool(sizes[0] and sizes[1])
+    scale = abs(relation.scale) * (sizes[0] / sizes[1] if sizes[0] and sizes[1] else 1.0)
     if relation.model == "level":
+        if not is_own and not _same_unit(scale):
+            return ""
         # Whether a state without a unit is a position or a velocity, its numbers do not say.
         words: dict[str, ShownKind] = {"velocity": "velocity", "displacement": "", "": "target"}
         return words.get(of_state, "position")
     if of_state in ("velocity", "displacement"):
         return ""  # an acceleration
-    sizes = unit_size(unit), unit_size(schema.state_units[relation.state])
-    factor = sizes[0] / sizes[1] if sizes[0] and sizes[1] else 1.0
-    return _motion(abs(relation.scale) * factor, schema.rate)
+    return _motion(scale, schema.rate, known)
 
 
-def _motion(scale: float, rate: float) -> ShownKind:
-    """Tell a displacement from a velocity by its scale, where that is possible."""
+def _same_unit(scale: float) -> bool:
+    """Whether a target and what follows it are the same number, or degrees and radians of one.
+
+    In a few demonstrations of one task a state of another name may go along with an action in any
+    proportion.
+    """
+    return any(1 / NATURAL < scale / turn < NATURAL for turn in (1.0, TURN, 1 / TURN))
+
+
+def _motion(scale: float, rate: float, units_known: bool = False) -> ShownKind:
+    """Tell a displacement from a velocity by its scale, where that is possible.
+
+    units_known: the scale is free of units; otherwise one of the two may be in degrees.
+    """
+    turns = () if units_known else (TURN, 1 / TURN)
     kinds: dict[ShownKind, float] = {"displacement": 1.0, "velocity": rate}
-    for factor, turns in ((NATURAL, (1.0,)), (NATURAL, (TURN, 1 / TURN)), (LIKELY, (1.0,))):
+    for factor, units in ((NATURAL, (1.0,)), (NATURAL, turns), (LIKELY, (1.0,))):
         near = {
             kind
             for kind, one in kinds.items()
-            for turn in turns
-            if 1 / factor < scale / (one * turn) < factor
+            for unit in units
+            if 1 / factor < scale / (one * unit) < factor
         }
         if near:
             return near.pop() if len(near) == 1 else "motion"

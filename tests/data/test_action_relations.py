@@ -236,3 +236,21 @@ def test_a_schema_of_positions_is_contradicted_by_movements() -> None:
     relations = find_relations(*motions(paths(0, 10.0)), 10.0, own_states(schema))
     for action, shown in zip(schema.actions, shown_kinds(schema, relations), strict=True):
         assert contradicts(declared_kind(*action), shown)
+
+
+@pytest.mark.parametrize(("factor", "shown"), [(1.0, "target"), (57.3, "target"), (8.8, "")])
+def test_a_state_of_another_name_is_a_target_only_in_the_same_unit(
+    factor: float, shown: str
+) -> None:
+    """In some demonstrations of a task everything goes along with everything else."""
+    states, ahead = targets(paths(0, 50.0), 2)
+    relations = find_relations(states, [factor * a for a in ahead], 50.0)
+    named = Schema((), ("x", "y", "z"), ("",) * 3, ("move_a", "move_b", "move_c"), ("",) * 3, 50.0)
+    assert shown_kinds(named, relations) == (shown,) * JOINTS
+
+
+def test_a_movement_in_known_units_is_no_speed_in_degrees() -> None:
+    """A hand that goes 1.46 times less far than it is told, at 80 steps a second."""
+    states, actions = motions(paths(0, 80.0), 146.0)
+    relations = find_relations(states, actions, 80.0, range(JOINTS))
+    assert shown_kinds(schema_of("m", "cm/step", 80.0), relations) == ("displacement",) * JOINTS
