@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,15 @@ from act_policy.system.stop_signals import STOP_SIGNALS, StoppedBySignal, stoppe
 from tests.paths import ROOT
 from tests.training.killed_runs import differences, result
 from tests.training.training_for_tests import run_training
+
+
+@pytest.fixture(autouse=True)
+def heeded_signals() -> Iterator[None]:
+    """A job in the background of a script ignores SIGINT, and so does what it starts."""
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in STOP_SIGNALS}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)

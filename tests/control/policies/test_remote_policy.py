@@ -168,10 +168,10 @@ def test_its_own_former_connection_does_not_keep_it_from_its_arm() -> None:
         with pytest.raises(RemotePolicyError, match="no chunk"):
             remote.predict_chunk(observe())
         # The former request is still in work, and so the former client still there.
+        remote.timeout = 20.0
         with pytest.raises(RemotePolicyError, match="arm left is controlled"):
             remote.connect()
         threading.Timer(0.2, policy.may_answer.set).start()
-        remote.timeout = 20.0
         remote.connect()
         remote.predict_chunk(observe())
 
