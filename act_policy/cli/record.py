@@ -38,7 +38,6 @@ def list_recordings(config: DictConfig) -> list[tuple[Any, Path]]:
             f"missing: give either task=..., one of {', '.join(list_options('task'))}, "
             "or suite=metaworld_mt50"
         )
-    told = {"instruction": config.instruction or ""}
     out = Path(config.out)
     if "task" in given:
         task = given["task"]
@@ -49,7 +48,7 @@ def list_recordings(config: DictConfig) -> list[tuple[Any, Path]]:
             max_steps=task["max_steps"],
             cameras=given["cameras"] or task["cameras"],
             simulator=find_simulator(task),
-            **told,
+            instruction=config.instruction or "",
         )
         return [(settings, out)]
     suite = Suite.from_config(given["suite"])
@@ -68,7 +67,7 @@ def list_recordings(config: DictConfig) -> list[tuple[Any, Path]]:
                 environment=row.environment,
                 max_steps=row.max_steps or given["max_steps"],
                 cameras=cameras,
-                **({"instruction": row.task or ""} | (told if config.instruction else {})),
+                instruction=config.instruction or row.task or "",
             ),
             out / row.name,
         )

@@ -133,34 +133,28 @@ def _shown(schema: Schema, unit: str, relation: ActionRelation, is_own: bool) ->
         return ""
     of_state = declared_kind(*schema.states[relation.state])
     sizes = unit_size(unit), unit_size(schema.state_units[relation.state])
-    known = bool(sizes[0] and sizes[1])
-    scale = abs(relation.scale) * (sizes[0] / sizes[1] if sizes[0] and sizes[1] else 1.0)
+    factor = sizes[0] / sizes[1] if sizes[0] and sizes[1] else None
+    scale = abs(relation.scale) * (factor or 1.0)
+    turns = (TURN, 1 / TURN) if factor is None else ()  # one of the two may be in degrees
     if relation.model == "level":
-        if not is_own and not _same_unit(scale):
+        # In a few demonstrations of one task a state of another name may go along with an action in
+        # any proportion.
+        same = any(1 / NATURAL < scale / unit < NATURAL for unit in (1.0, *turns))
+        if not is_own and not same:
             return ""
         # Whether a state without a unit is a position or a velocity, its numbers do not say.
         words: dict[str, ShownKind] = {"velocity": "velocity", "displacement": "", "": "target"}
         return words.get(of_state, "position")
     if of_state in ("velocity", "displacement"):
         return ""  # an acceleration
-    return _motion(scale, schema.rate, known)
+    return _motion(scale, schema.rate, turns)
 
 
-def _same_unit(scale: float) -> bool:
-    """Whether a target and what follows it are the same number, or degrees and radians of one.
-
-    In a few demonstrations of one task a state of another name may go along with an action in any
-    proportion.
-    """
-    return any(1 / NATURAL < scale / turn < NATURAL for turn in (1.0, TURN, 1 / TURN))
-
-
-def _motion(scale: float, rate: float, units_known: bool = False) -> ShownKind:
+def _motion(scale: float, rate: float, turns: tuple[float, ...] = (TURN, 1 / TURN)) -> ShownKind:
     """Tell a displacement from a velocity by its scale, where that is possible.
 
-    units_known: the scale is free of units; otherwise one of the two may be in degrees.
+    turns: other sizes that the action's unit may have in the state's.
     """
-    turns = () if units_known else (TURN, 1 / TURN)
     kinds: dict[ShownKind, float] = {"displacement": 1.0, "velocity": rate}
     for factor, units in ((NATURAL, (1.0,)), (NATURAL, turns), (LIKELY, (1.0,))):
         near = {

@@ -20,7 +20,7 @@ DRAWN: Final = "render"
 """The place of an image that is not observed: `render()` draws it."""
 
 WHOLE: Final = "."
-"""The place of an observation that is no dictionary."""
+"""The place of an observation that is not a dictionary."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SimulatorConfig:
     images: camera -> place of its image in the observation, uint8 (h, w, 3); `render` is what
         `render()` draws.
     state: place of the state, or several that are joined; None where a policy sees images alone.
-        A place is a key; dots lead into dictionaries, and `.` is an observation that is none.
+        A place is a key; dots lead into dictionaries, and `.` is an observation that is not one.
     state_names, state_units, action_names, action_units: by default numbers, and no units.
     success: a name in `info`, `terminated`, or a smallest reward like `reward>=0.95`.
     rate: steps per second; None takes the environment's `render_fps`.
@@ -65,7 +65,7 @@ class SimulatorConfig:
         """Make the environment, its images scaled to the cameras' sizes.
 
         Raises:
-            UserError: there is no such environment, or it is not as described.
+            UserError: the environment is missing, or differs from its description.
         """
         with located(f"environment {self.environment}"):
             return DescribedEnvironment(self._make_bare(max_steps), self, image_sizes(cameras))

@@ -32,7 +32,7 @@ class Teacher(NamedTuple):
     inject_noise: bool = False
 
     def check(self) -> None:
-        """Raise UserError if there is no such teacher, or it knows no such departure."""
+        """Raise UserError if the teacher does not exist or cannot vary its motion so."""
         if self.name not in (EXPERT, ORIGINAL):
             find_function(self.name)
         if self.inject_noise and self.name != ORIGINAL:

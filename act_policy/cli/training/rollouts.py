@@ -56,7 +56,7 @@ def configure_rollouts(
     tries: whether to try first that the task can be simulated.
 
     Raises:
-        UserError: there is no simulated task, or it does not fit the demonstrations.
+        UserError: the demonstrations name no simulated task, or one that does not fit them.
     """
     from act_policy.errors import UserError, check_whole_number, located
 
@@ -156,7 +156,9 @@ def build_gated(build: "Callable[..., Environment]", gate: Gate, *given: Any, **
 def main(path: Path) -> None:
     """Run the episodes that a record lacks, and write down each."""
     messages = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what simulators print is no message
+    os.dup2(
+        sys.stderr.fileno(), sys.stdout.fileno()
+    )  # keep what simulators print out of the messages
     context = get_context("spawn")
     gate = Gate(context.RawValue("b", True), context.RawValue("b", False))
     threading.Thread(target=_obey, args=(gate,), daemon=True).start()
