@@ -1,5 +1,6 @@
 """Tables and a picture of how ways of executing chunks fare when answers are late."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from act_policy.system.atomic import atomic_file
 
 Summary = Mapping[str, Any]
 """One policy, executed in one way at one delay, as delays.json has it."""
+
+LEGEND_WIDTH = 150
+"""Letters that fit side by side below the picture."""
 
 
 def tabulate_cells(cells: Sequence[Summary]) -> str:
@@ -33,9 +37,11 @@ def tabulate_cells(cells: Sequence[Summary]) -> str:
 
 def draw_cells(cells: Sequence[Summary], path: Path) -> None:
     """Draw success with its interval, jumps and reaction time over the delay, as a PNG."""
-    figure = Figure(figsize=(11, 3.4), dpi=110, layout="constrained")
-    success, jumps, reaction = figure.subplots(1, 3)
     rows = _rows(cells)
+    columns = max(1, min(len(rows), LEGEND_WIDTH // (max(map(len, rows)) + 10)))
+    height = 2.8 + 0.23 * math.ceil(len(rows) / columns)
+    figure = Figure(figsize=(11, height), dpi=110, layout="constrained")
+    success, jumps, reaction = figure.subplots(1, 3)
     for i, (name, row) in enumerate(rows.items()):
         delays, own = list(row), list(row.values())
         look = {"color": f"C{i % 10}", "linestyle": "-" if i < 10 else "--", "marker": "o"}
@@ -56,7 +62,7 @@ def draw_cells(cells: Sequence[Summary], path: Path) -> None:
     for axes in (success, jumps, reaction):
         axes.set_xlabel("delay in steps")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.legend(loc="outside lower center", ncols=min(4, len(rows)), frameon=False)
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False)
     with writing(path), atomic_file(path) as file:
         figure.savefig(file, format="png")
 
