@@ -1,4 +1,4 @@
-"""A few images of each camera and episode, and whether they are black, empty, still or broken."""
+"""A few images of each camera and episode: black, empty, still, broken, or another camera's?"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,6 +34,8 @@ class CameraLook(NamedTuple):
         images or more and at least half of them; else None.
     undecodable: the error of each step that cannot be decoded.
     refused: why no image can be read, None where some can.
+    same_as: the first other camera of the schema that shows the same in every image of this
+        episode; None where there is none, or where the images show nothing.
     """
 
     episode: int
@@ -45,6 +47,7 @@ class CameraLook(NamedTuple):
     still: tuple[int, int] | None
     undecodable: dict[int, UndecodableFrameError]
     refused: UserError | None
+    same_as: str | None = None
 
 
 def look(
@@ -65,13 +68,31 @@ def look(
         every_frame: decode all other frames as well, to find those that cannot be decoded.
         progress: show a progress bar.
     """
-    places = [(e, c.name) for e in episodes for c in dataset.schema.cameras]
-    bar = tqdm(places, "images", disable=None if progress else True)
-    looks = [
-        _look(dataset, episode, camera, count, keep_images, every_frame) for episode, camera in bar
-    ]
+    looks: list[CameraLook] = []
+    cameras = dataset.schema.camera_names
+    total = len(episodes) * len(cameras)
+    with tqdm(total=total, desc="images", disable=None if progress else True) as bar:
+        for episode in episodes:
+            seen: list[CameraLook] = []
+            for camera in cameras:
+                one = _look(dataset, episode, camera, count, every_frame)
+                seen.append(one._replace(same_as=_find_same(one, seen)))
+                bar.update()
+            looks += seen if keep_images else [one._replace(images=[]) for one in seen]
     dataset.close()
     return looks
+
+
+def _find_same(one: CameraLook, others: Sequence[CameraLook]) -> str | None:
+    """Name the first of the other cameras whose images are the same at the same steps."""
+    if one.black or one.empty:
+        return None
+    for other in others:
+        if one.steps and one.steps == other.steps:
+            pairs = zip(one.images, other.images, strict=True)
+            if all(a.shape == b.shape and not _changed(a, b) for a, b in pairs):
+                return other.camera
+    return None
 
 
 def _look(
@@ -79,9 +100,9 @@ def _look(
     episode: int,
     camera: str,
     count: int,
-    keep_images: bool,
     every_frame: bool,
 ) -> CameraLook:
+    """Look at one camera in one episode; the images are kept."""
     length = int(dataset.lengths[episode])
     wanted = spread(length, count)
     seen: dict[int, np.ndarray] = {}
@@ -105,7 +126,7 @@ def _look(
         episode,
         camera,
         steps,
-        images if keep_images else [],
+        images,
         black=bool(images) and all(map(_is_black, images)),
         empty=bool(images) and all(map(_is_uniform, images)),
         still=(steps[run.start], steps[run.stop - 1]) if long else None,

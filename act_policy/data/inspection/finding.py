@@ -61,6 +61,7 @@ class Kind(StrEnum):
     BLACK_CAMERA = "black camera"
     EMPTY_CAMERA = "empty camera"
     FROZEN_CAMERA = "frozen camera"
+    SAME_IMAGES = "two cameras that show the same"
 
 
 class Finding(NamedTuple):

@@ -1,4 +1,4 @@
-"""Findings from a few images of each episode: black, empty, frozen and undecodable ones."""
+"""Findings from a few images of each episode: black, empty, frozen, undecodable, there twice."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ def find_in_images(evidence: Evidence, looks: Sequence[CameraLook]) -> list[Find
     for camera in evidence.dataset.schema.camera_names:
         of_camera = [seen for seen in looks if seen.camera == camera]
         findings += [*_empty(camera, of_camera), *_frozen(evidence, camera, of_camera)]
-    return findings
+    return [*findings, *_same(looks)]
 
 
 def _refused(looks: Sequence[CameraLook]) -> Iterator[Finding]:
@@ -71,3 +71,13 @@ def _frozen(evidence: Evidence, camera: str, looks: Sequence[CameraLook]) -> Ite
             episodes[seen.episode] = {"first": first, "last": last}
     if episodes:
         yield Finding(Verdict.WARNING, Kind.FROZEN_CAMERA, camera, episodes=episodes)
+
+
+def _same(looks: Sequence[CameraLook]) -> Iterator[Finding]:
+    """Report pairs of cameras that show the same in an episode."""
+    pairs: dict[tuple[str, str], Details] = {}
+    for seen in looks:
+        if seen.same_as is not None:
+            pairs.setdefault((seen.same_as, seen.camera), {})[seen.episode] = {}
+    for (camera, other), episodes in pairs.items():
+        yield Finding(Verdict.WARNING, Kind.SAME_IMAGES, camera, {"other": other}, episodes)

@@ -32,6 +32,7 @@ _SENTENCES = {
     Kind.EMPTY_CAMERA: "every image of camera {subject} that was looked at is of one colour in "
     "{listed}",
     Kind.FROZEN_CAMERA: "camera {subject} shows the same although the robot moves in {listed}",
+    Kind.SAME_IMAGES: "cameras {subject} and {other} show the same images in {listed}",
 }
 """To be filled with the subject, the details and the list of episodes; `sentence` has the rest."""
 
@@ -222,6 +223,8 @@ _ADVICE: dict[Kind | tuple[Kind, Verdict], str] = {
     Kind.BLACK_CAMERA: _SHOWS_NOTHING,
     Kind.EMPTY_CAMERA: _SHOWS_NOTHING,
     Kind.FROZEN_CAMERA: "The camera hung, or does not see the robot: leave it or the episodes out.",
+    Kind.SAME_IMAGES: "Was one recorded under two names? Then one view is missing: record it, or "
+    "leave {other} out by naming the others with cameras=[...] (data.cameras= in training).",
 }
 """By kind, or by kind and verdict where the verdict makes a difference."""
 

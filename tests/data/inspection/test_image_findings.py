@@ -83,6 +83,23 @@ def test_a_video_that_freezes_is_found_although_its_frames_are_coded(tmp_path):
     assert finding.kind is Kind.FROZEN_CAMERA
 
 
+@pytest.mark.parametrize("noise", [0, 6])
+def test_one_camera_under_two_names_is_named(tmp_path, noise):
+    schema = make_schema({"top": (24, 256), "other": (24, 256), "twin": (12, 128)})
+    for episode in range(3):
+        state, action = sweep(20, episode)
+        top, other = np.random.default_rng(episode).integers(0, 200, (2, 20, 12, 128, 3), np.uint8)
+        if episode < 2:
+            other = top + np.uint8(noise)  # a codec's
+        large = {"top": top.repeat(2, 1).repeat(2, 2), "other": 255 - top.repeat(2, 1).repeat(2, 2)}
+        images = large | {"twin": other}
+        write_episode(tmp_path / f"episode_{episode}.hdf5", schema, images, state, action)
+    (finding,) = found(open_dataset(tmp_path), count=FEW)
+    assert (finding.verdict, finding.kind) == (Verdict.WARNING, Kind.SAME_IMAGES)
+    assert (finding.subject, finding.detail) == ("top", {"other": "twin"})
+    assert list(finding.episodes) == [0, 1]
+
+
 def test_frames_that_cannot_be_decoded_are_named_and_counted(tmp_path):
     schema = make_schema({"top": (32, 48)})
     state, action = sweep(30, 0)

@@ -186,6 +186,12 @@ SENTENCES = {
         {1: {"first": 25, "last": 59}},
         "camera top shows the same although the robot moves in 1 of 3 episodes (b: steps 25 to 59)",
     ),
+    Kind.SAME_IMAGES: (
+        "top",
+        {"other": "wrist"},
+        {0: {}, 1: {}},
+        "cameras top and wrist show the same images in 2 of 3 episodes (a; b)",
+    ),
 }
 
 
