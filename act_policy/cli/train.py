@@ -110,19 +110,22 @@ def train_run(config: DictConfig) -> float | None:
             config.execution = initial.execution.to_dict()
         if not initial.config.latent_size:
             config.loss.kl_weight = None
-    plan = plan_run(config, initial, first_process) if planned else None
-    if only_plan:
-        return None
+    data = load_data(config)
+    if checkpoint is None and first_process:
+        inspection = InspectionConfig(
+            find_chunk_length(config, planned), config.data.std_floor, config.data.undecodable
+        )
+        check_demonstrations(data.dataset, inspection)
+    plan = None
+    if planned:
+        plan = plan_run(config, data, initial, first_process)
+        if only_plan:
+            return None
+        data = load_data(config)  # as planned
     if not planned and checkpoint is None and config.budget is not None:
         config.max_minutes = parse_time("budget", config.budget) / 60
     if config.loss.kl_weight is None and config.model.latent_size:
         config.loss.kl_weight = ORIGINAL_KL_WEIGHT
-    data = load_data(config)
-    if checkpoint is None and first_process:
-        inspection = InspectionConfig(
-            config.model.chunk_length, config.data.std_floor, config.data.undecodable
-        )
-        check_demonstrations(data.dataset, inspection)
     rollouts = []
     if config.rollout_every is not None:
         how = configure_rollouts(config, data, tries=first_process)
@@ -199,6 +202,14 @@ def load_data(config: DictConfig) -> Any:
     return DemonstrationDataModule.from_config(
         plain(config.data), config.model.chunk_length, config.seed
     )
+
+
+def find_chunk_length(config: DictConfig, planned: bool) -> int | None:
+    """Return the chunk length that the user gave; None where a plan fits it to the data."""
+    given = {"model", "model.chunk_length"} & set(config.given)
+    if planned and config.init is None and not given:
+        return None
+    return int(config.model.chunk_length)
 
 
 def extend(config: DictConfig, checkpoint: Path) -> None:

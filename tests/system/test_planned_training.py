@@ -3,6 +3,7 @@
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from omegaconf import OmegaConf
@@ -14,6 +15,7 @@ from act_policy.execution import Execution
 from act_policy.model.policy import ACTPolicy
 from act_policy.training.plan.facts import Workload
 from act_policy.training.plan.plan import Choice, Plan
+from tests.data.motion_for_tests import aloha_motion
 from tests.scripts_for_tests import call_script
 
 SMALL = ("model=act_tiny", "data.batch_size=4", "max_steps=4")
@@ -25,10 +27,23 @@ def test_the_plan_alone_is_printed(demonstrations: Path, tmp_path: Path) -> None
     done = call_script("train.py", path, "plan=only", "model=act_tiny", cwd=tmp_path, **CPU)
     assert done.returncode == 0, done.stderr
     facts = f"plan for {demonstrations}\n  4 demonstrations, 3 s in all at 10 steps a second; "
-    assert done.stdout.startswith(facts)
+    assert facts in done.stdout
     for words in ("images", "small enough as they are", "max_steps=N", "time: about", "disk: "):
         assert words in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("plan", ["auto", "only"])
+def test_what_is_wrong_with_the_demonstrations_is_said_instead_of_a_plan(
+    plan: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def move_by_differences(_: int, state: np.ndarray, action: np.ndarray) -> None:
+        action[:] = np.diff(state, axis=0, append=state[-1:])
+
+    aloha_motion(tmp_path, move_by_differences, lengths=(60,) * 4)  # whose actions are in rad
+    with pytest.raises(UserError, match="by name and unit a position, by the numbers a displa"):
+        act_policy.train(tmp_path, tmp_path / "run", plan=plan)
+    assert "plan for" not in capsys.readouterr().out
 
 
 def test_a_planned_run_is_resolved_judged_and_extended(

@@ -35,11 +35,12 @@ def is_planned(config: DictConfig) -> bool:
     return config.plan is not None and not fixed
 
 
-def plan_run(config: DictConfig, initial: Any, first_process: bool) -> Any:
+def plan_run(config: DictConfig, demonstrations: Any, initial: Any, first_process: bool) -> Any:
     """Decide what the command line leaves open, write it into the settings and print the plan.
 
     Args:
         config: of the run; changed.
+        demonstrations: the data module that reads them as the command line says.
         initial: the policy to start from, or None.
         first_process: of those that train together; it decides, the others follow.
 
@@ -60,8 +61,6 @@ def plan_run(config: DictConfig, initial: Any, first_process: bool) -> Any:
     import torch
     from hydra.utils import instantiate
 
-    from act_policy.data.reader_config import ReaderConfig
-    from act_policy.data.selection.demonstrations import open_demonstrations
     from act_policy.training.plan.choices import LEAST_GAIN
     from act_policy.training.plan.facts import Workload
     from act_policy.training.plan.gather import read_data_facts, read_machine_facts
@@ -70,10 +69,7 @@ def plan_run(config: DictConfig, initial: Any, first_process: bool) -> Any:
     from act_policy.training.plan.rules import make_plan
 
     by_hand = _settings_by_hand(config, initial)
-    settings = plain(config.data)
-    dataset = open_demonstrations(
-        settings["path"], settings["select"], settings["mix"], ReaderConfig.from_config(settings)
-    )
+    dataset = demonstrations.dataset
     data = read_data_facts(dataset)
     accelerator = config.trainer.accelerator
     machine = read_machine_facts(dataset, config.data.cache, accelerator != "cpu")
@@ -100,7 +96,7 @@ def plan_run(config: DictConfig, initial: Any, first_process: bool) -> Any:
             machine = replace(machine, bfloat16_gain=gain)
             seconds /= gain if gain >= LEAST_GAIN else 1.0
         measured[plan.workload] = seconds
-    print(show_plan(plan, data, machine, settings["path"]), flush=True)
+    print(show_plan(plan, data, machine, config.data.path), flush=True)
     os.environ[_SHARED] = json.dumps(plan.settings)
     return plan
 
