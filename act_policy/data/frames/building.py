@@ -75,6 +75,10 @@ class CacheFile(NamedTuple):
         """Whether it has been built."""
         return self.path.exists() and self.report.exists()
 
+    def open_journal(self) -> Journal:
+        """Read which episodes an interrupted builder has decoded."""
+        return Journal(self.journal, self.unfinished, self.size)
+
 
 class InUse:
     """Keeps a cache from being removed by other processes for as long as this object lives."""
@@ -164,7 +168,7 @@ def _decode(dataset: DemonstrationDataset, caches: Sequence[CacheFile], undecoda
     """Decode every frame into its place, episode by episode, with one thread per core."""
     folder = caches[0].path.parent
     remove_partial_files(folder)
-    journals = [Journal(cache.journal, cache.unfinished, cache.size) for cache in caches]
+    journals = [cache.open_journal() for cache in caches]
     begun = [bool(journal.undecodable) for journal in journals]
     need = sum(cache.need for cache, there in zip(caches, begun, strict=True) if not there)
     free = shutil.disk_usage(folder).free

@@ -111,16 +111,7 @@ class FrameStore:
             self._sources.append(_Source.of(dataset.image_file(episode, camera.name)))
         if not encoded:
             return None
-        key = hashlib.sha256()
-        for episode in encoded:
-            source = _Source.of(dataset.image_file(episode, camera.name))
-            part = int(dataset.lengths[episode]), *dataset.frame_key(episode, camera.name)
-            key.update(repr((source.path.name, source.size, source.time, *part)).encode())
-        key.update((repr(camera) + "jpeg" * self._compact).encode())
-        name = camera.name.replace("%", "%25").replace("/", "%2F")  # a slash would be a folder
-        path = self._folder / f"{name}-{key.hexdigest()[:16]}.frames"
-        frames = int(dataset.lengths[encoded].sum())
-        return CacheFile(path, camera, tuple(encoded), frames, self._compact)
+        return name_cache(dataset, camera, encoded, self._folder, self._compact)
 
     def _index_cache(
         self, dataset: DemonstrationDataset, cache: CacheFile, undecodable: str
@@ -142,6 +133,34 @@ class FrameStore:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_in_use": []}  # the locks stay with the process that took them
+
+
+def name_cache(
+    dataset: DemonstrationDataset,
+    camera: Camera,
+    episodes: Sequence[int],
+    folder: Path,
+    compact: bool,
+) -> CacheFile:
+    """Name the cache of a camera's frames in some episodes, whether or not it is there.
+
+    Args:
+        dataset: the demonstrations.
+        camera: one of theirs.
+        episodes: those whose frames are encoded.
+        folder: of the dataset's caches.
+        compact: whether it holds JPEGs.
+    """
+    key = hashlib.sha256()
+    for episode in episodes:
+        source = _Source.of(dataset.image_file(episode, camera.name))
+        part = int(dataset.lengths[episode]), *dataset.frame_key(episode, camera.name)
+        key.update(repr((source.path.name, source.size, source.time, *part)).encode())
+    key.update((repr(camera) + "jpeg" * compact).encode())
+    name = camera.name.replace("%", "%25").replace("/", "%2F")  # a slash would be a folder
+    path = folder / f"{name}-{key.hexdigest()[:16]}.frames"
+    frames = int(dataset.lengths[list(episodes)].sum())
+    return CacheFile(path, camera, tuple(episodes), frames, compact)
 
 
 def cache_folder(dataset: DemonstrationDataset, shared: str | Path | None = None) -> Path:

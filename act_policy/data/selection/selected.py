@@ -18,7 +18,7 @@ from act_policy.data.selection.selection import (
 from act_policy.data.selection.stretches import choose_stretches
 from act_policy.data.tasks import list_tasks
 from act_policy.images.resize import crop_and_resize
-from act_policy.types import Schema
+from act_policy.types import Camera, Schema
 
 
 class SelectedDataset(DemonstrationDataset):
@@ -46,15 +46,11 @@ class SelectedDataset(DemonstrationDataset):
         where = f"{source.folder}"
         chosen, self._parts = choose_stretches(source, selection)
         self._of = chosen.tolist()  # each one's episode in the source
-        self._source = source
+        self._source, self._selection = source, selection
         old = source.schema
         self._camera_of = dict(renamed or {name: name for name in old.camera_names})
         cameras = find_cameras(selection, self._camera_of, old.cameras, where)
-        self._changed = {
-            camera.name: camera
-            for camera in cameras
-            if replace(camera, name=self._camera_of[camera.name]) not in old.cameras
-        }
+        self._changed = self._find_changed(cameras)
         state_names, state_units = list(old.state_names), list(old.state_units)
         self._append = tuple(selection.append)
         for vector in self._append:
@@ -153,11 +149,33 @@ class SelectedDataset(DemonstrationDataset):
     def close(self) -> None:
         self._source.close()
 
+    def scale(self, sizes: Mapping[str, tuple[int, int]]) -> "SelectedDataset":
+        """Return the same demonstrations, not read again, with images of other sizes.
+
+        sizes: camera -> height and width.
+        """
+        selection = replace(self._selection, resize=sizes)
+        where = f"{self.folder}"
+        cameras = find_cameras(selection, self._camera_of, self._source.schema.cameras, where)
+        other = copy.copy(self)
+        other.schema, other._selection = replace(self.schema, cameras=cameras), selection
+        other._changed = self._find_changed(cameras)
+        return other
+
     def __copy__(self) -> "SelectedDataset":
         """Copy it for another thread, which opens its own files."""
         other = object.__new__(SelectedDataset)
         other.__dict__.update(self.__dict__, _source=copy.copy(self._source))
         return other
+
+    def _find_changed(self, cameras: Sequence[Camera]) -> dict[str, Camera]:
+        """Return the cameras whose images are not as they are in the source, by name."""
+        old = self._source.schema.cameras
+        return {
+            camera.name: camera
+            for camera in cameras
+            if replace(camera, name=self._camera_of[camera.name]) not in old
+        }
 
     def _cut(self, episode: int, values: np.ndarray) -> np.ndarray:
         first, end = self._parts[episode]

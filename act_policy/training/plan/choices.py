@@ -7,14 +7,11 @@ as not measured.
 import math
 from typing import Any, NamedTuple
 
-from act_policy.training.plan.facts import ByHand, DataFacts, MachineFacts
+from act_policy.training.plan.facts import ByHand, DataFacts, MachineFacts, Sizes
 from act_policy.training.plan.plan import Choice, show_bytes
 from act_policy.types import Camera
 
 BY_HAND = "set by you"
-
-Sizes = tuple[tuple[int, int], ...]
-"""Height and width of each camera's images."""
 
 
 class ImageSize(NamedTuple):

@@ -2,11 +2,18 @@
 
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from act_policy.errors import UserError
-from act_policy.training.plan.choices import BY_HAND, Sizes
-from act_policy.training.plan.facts import ByHand, DataFacts, MachineFacts, Measured, Workload
+from act_policy.training.plan.choices import BY_HAND
+from act_policy.training.plan.facts import (
+    ByHand,
+    DataFacts,
+    MachineFacts,
+    Measured,
+    Sizes,
+    Workload,
+)
 from act_policy.training.plan.plan import Choice, show_bytes, show_seconds
 
 CPU_BUDGET, NO_BUDGET = "1h", "none"
@@ -52,44 +59,89 @@ def choose_budget(machine: MachineFacts, by_hand: ByHand) -> Choice:
     return Choice(name, seconds, show_seconds(seconds), reason, change, settings)
 
 
+class Decoding(NamedTuple):
+    """What it still takes until every image is in a cache."""
+
+    seconds: float = 0.0
+    bytes: int = 0
+
+
 def choose_cache(
     data: DataFacts, machine: MachineFacts, by_hand: ByHand, sizes: Sizes, budget: float | None
 ) -> Choice:
-    """Choose whether all images are decoded once and kept: bytes; None decodes while training."""
+    """Choose whether all images are decoded once and kept, as `Decoding`.
+
+    None decodes them while training.
+    """
     name, change = "decoding", "data.cache=null or FOLDER"
-    size = data.frames * sum(height * width * 3 for height, width in sizes)
     workers = min(max(machine.cores - 1, 1) if machine.gpu else machine.cores, MOST_WORKERS)
-    once: dict[str, Any] = {"data.cache": "auto", "data.cache_format": "raw", "data.workers": 0}
-    while_training: dict[str, Any] = {"data.cache": None, "data.workers": workers}
-    in_words = f"while training, {workers} workers"
+    settings: dict[str, Any] = {"data.cache": None, "data.workers": workers}
+    shown = f"while training, {workers} {'worker' if workers == 1 else 'workers'}"
+    while_training = Choice(name, None, shown, BY_HAND, change, settings)
     if by_hand.has("data.cache") and by_hand.get("data.cache") is None:
-        return Choice(name, None, in_words, BY_HAND, change, while_training)
+        return while_training
     if data.read_raw and sizes == tuple((c.height, c.width) for c in data.cameras):
-        return Choice(name, 0, "not needed", "the files hold the images raw", change, once)
-    compact = compact_size(data, sizes)
+        settings = {"data.cache": "auto", "data.cache_format": "raw", "data.workers": 0}
+        reason = "the files hold the images raw"
+        return Choice(name, Decoding(), "not needed", reason, change, settings)
+    raw, compact = (_Cache(data, machine, sizes, kind) for kind in ("raw", "jpeg"))
+    # a GPU does not wait for what several workers decode, and a CPU takes much longer itself
+    compact_workers = workers if machine.gpu else 0
     if by_hand.has("data.cache") or by_hand.has("data.cache_format"):
-        kept = compact if by_hand.get("data.cache_format") == "jpeg" else size
-        return Choice(name, kept, f"once, {show_bytes(kept)}", BY_HAND, change, once)
+        if by_hand.get("data.cache_format") == "jpeg":
+            return compact.keep(BY_HAND, change, compact_workers)
+        return raw.keep(BY_HAND, change)
     if by_hand.get("data.undecodable") == "skip":
         reason = "to find the images that data.undecodable=skip leaves out"
-        return Choice(name, size, f"once, {show_bytes(size)}", reason, change, once)
-    most = int(min(LARGEST_CACHE, machine.free_disk * SHARE_OF_DISK))
-    seconds = data.frames * len(sizes) * data.decoding_seconds / machine.cores
-    if budget is not None and seconds > budget * SHARE_OF_BUDGET:
-        reason = f"decoding all first would take {show_seconds(seconds)}, too much of the budget"
-        return Choice(name, None, in_words, reason, change, while_training)
-    if size <= most:
-        reason = "into a cache at this size, which later runs use too"
-        return Choice(name, size, f"once, {show_bytes(size)}", reason, change, once)
-    reason = f"a cache would take {show_bytes(size)}, the limit here is {show_bytes(most)}"
-    if compact <= most:
-        shown = f"once, as JPEG, {show_bytes(compact)}"
-        reason += f"; as JPEG, values are off by {data.jpeg_error:.1g} of 255"
-        # a GPU does not wait for what several workers decode, and a CPU takes much longer itself
-        workers = workers if machine.gpu else 0
-        settings = once | {"data.cache_format": "jpeg", "data.workers": workers}
-        return Choice(name, compact, shown, reason, change, settings)
-    return Choice(name, None, in_words, reason, change, while_training)
+        return raw.keep(reason, change)
+    if (refused := raw.refuse(machine.free_disk, budget)) is None:
+        return raw.keep("into a cache at this size, which later runs use too", change)
+    if compact.refuse(machine.free_disk, budget) is None:
+        reason = f"{refused}; as JPEG, values are off by {data.jpeg_error:.1g} of 255"
+        return compact.keep(reason, change, compact_workers)
+    return while_training._replace(reason=refused)
+
+
+class _Cache:
+    """A cache of all images at some sizes, in one format: "raw" or "jpeg"."""
+
+    def __init__(
+        self, data: DataFacts, machine: MachineFacts, sizes: Sizes, cache_format: str
+    ) -> None:
+        self._format = cache_format
+        self._missing = machine.missing(sizes, cache_format)
+        raw = data.frames * sum(height * width * 3 for height, width in sizes)
+        self._size = compact_size(data, sizes) if cache_format == "jpeg" else raw
+        images = self._missing.images * data.frames * len(sizes)
+        seconds = images * data.decoding_seconds / machine.cores
+        self._decoding = Decoding(seconds, int(self._missing.space * self._size))
+
+    def refuse(self, free_disk: int, budget: float | None) -> str | None:
+        """Say why decoding what is missing takes too much; None if it does not."""
+        seconds, need = self._decoding
+        if budget is not None and seconds > budget * SHARE_OF_BUDGET:
+            return f"decoding all first would take {show_seconds(seconds)}, too much of the budget"
+        if need > (most := int(min(LARGEST_CACHE, free_disk * SHARE_OF_DISK))):
+            return f"a cache would take {show_bytes(need)}, the limit here is {show_bytes(most)}"
+        return None
+
+    def keep(self, reason: str, change: str, workers: int = 0) -> Choice:
+        """Choose this cache, and say how much of it is there already."""
+        when = "once"
+        if (missing := self._missing.images) < 1:
+            there = f"{math.floor(100 * (1 - missing))}% of the images are there already"
+            if missing == 0:
+                when, there = "done", "all images are there already, from an earlier run"
+            reason = f"{BY_HAND}; {there}" if reason == BY_HAND else there
+        settings: dict[str, Any] = {"data.cache": "auto", "data.cache_format": self._format}
+        return Choice(
+            "decoding",
+            self._decoding,
+            f"{when}, {'as JPEG, ' * (self._format == 'jpeg')}{show_bytes(self._size)}",
+            reason,
+            change,
+            settings | {"data.workers": workers},
+        )
 
 
 def compact_size(data: DataFacts, sizes: Sizes) -> int:

@@ -1,12 +1,16 @@
 """What a plan is made from: facts of the data, facts of the machine, and settings by hand."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from act_policy.data.frames.missing import EVERYTHING, Missing
 from act_policy.types import Camera
+
+Sizes = tuple[tuple[int, int], ...]
+"""Height and width of each camera's images."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class MachineFacts:
     free_memory: bytes, of the GPU if there is one.
     free_disk: bytes, where decoded images would be kept.
     cache: that folder; None keeps none.
+    caches: what the caches that were begun still lack, by the sizes of their images and by their
+        format, "raw" or "jpeg".
     gpu: its name; "" trains on the CPU.
     imagenet: the file of ImageNet's weights.
     has_imagenet: whether it is there.
@@ -66,11 +72,16 @@ class MachineFacts:
     free_memory: int
     free_disk: int
     cache: Path | None = None
+    caches: Mapping[tuple[Sizes, str], Missing] = field(default_factory=dict)
     gpu: str = ""
     imagenet: Path = Path("resnet18.pth")
     has_imagenet: bool = False
     multiplies_bfloat16: bool = False
     bfloat16_gain: float | None = None
+
+    def missing(self, sizes: Sizes, cache_format: str) -> Missing:
+        """Return what is missing of the cache of such images."""
+        return self.caches.get((sizes, cache_format), EVERYTHING)
 
 
 class ByHand(NamedTuple):
@@ -106,7 +117,7 @@ class Workload(NamedTuple):
     """
 
     network: str
-    sizes: tuple[tuple[int, int], ...]
+    sizes: Sizes
     chunk_length: int
     batch_size: int
 

@@ -12,14 +12,16 @@ import torch
 from act_policy.action_kinds import declared_kind
 from act_policy.checkpoints.backbone_weights import imagenet_file
 from act_policy.data.dataset import UndecodableFrameError
+from act_policy.data.frames.missing import EVERYTHING, Missing, find_missing
 from act_policy.data.frames.store import cache_folder
 from act_policy.data.selection.demonstrations import Demonstrations
+from act_policy.data.selection.mixed import MixedDataset
 from act_policy.data.statistics import compute_statistics
 from act_policy.images.jpeg import decode_jpeg, encode_jpeg
 from act_policy.images.resize import crop_and_resize
 from act_policy.system.processes import usable_cores
 from act_policy.training.plan.choices import IMAGE_SIZES, scale_camera
-from act_policy.training.plan.facts import DataFacts, MachineFacts
+from act_policy.training.plan.facts import DataFacts, MachineFacts, Sizes
 
 LOOKED_AT = 20
 """Number of demonstrations in which the kinds of actions are looked for."""
@@ -80,11 +82,31 @@ def read_machine_facts(
         free_memory=free,
         free_disk=shutil.disk_usage(there).free,
         cache=folder,
+        caches={} if cache is None else _look_for_caches(dataset, cache),
         gpu=gpu,
         imagenet=imagenet,
         has_imagenet=imagenet.is_file(),
         multiplies_bfloat16=_multiplies_bfloat16(),
     )
+
+
+def _look_for_caches(
+    dataset: Demonstrations, cache: str | Path
+) -> dict[tuple[Sizes, str], Missing]:
+    """Find the caches that were begun, at the sizes that a plan may choose."""
+    parts = dataset.parts if isinstance(dataset, MixedDataset) else [dataset]
+    folder = None if cache == "auto" else cache
+    if not any(cache_folder(part, folder).exists() for part in parts):
+        return {}
+    cameras = dataset.schema.cameras
+    choices = {tuple(scale_camera(camera, one.pixels) for camera in cameras) for one in IMAGE_SIZES}
+    found = {}
+    for sizes in choices | {tuple((camera.height, camera.width) for camera in cameras)}:
+        of_camera = dict(zip(dataset.schema.camera_names, sizes, strict=True))
+        scaled = [part.scale(of_camera) for part in parts]
+        for cache_format in ("raw", "jpeg"):
+            found[sizes, cache_format] = find_missing(scaled, folder, cache_format)
+    return {which: missing for which, missing in found.items() if missing != EVERYTHING}
 
 
 def _multiplies_bfloat16() -> bool:

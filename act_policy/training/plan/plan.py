@@ -35,7 +35,8 @@ class Plan:
     workload: what a training step computes.
     steps: of training.
     step_seconds: of one of them.
-    cache_seconds, cache_bytes: to decode all images once, and to keep them; 0 without a cache.
+    cache_seconds, cache_bytes: to decode the images that are not in the cache yet, and to keep
+        them; 0 without a cache.
     budget_seconds: time for all of it; None without a limit.
     """
 
@@ -83,8 +84,9 @@ def show_plan(plan: Plan, data: DataFacts, machine: MachineFacts, where: str) ->
         lines.append(f"{what}  {choice.change:<{settings}}  {choice.reason}")
     time = f"about {show_seconds(plan.training_seconds)} of training"
     disk = "about 0.1 GB for the run"
-    if plan.cache_bytes:
+    if plan.cache_seconds:
         time += f" after {show_seconds(plan.cache_seconds)} of decoding"
+    if plan.cache_bytes:
         disk = f"{show_bytes(plan.cache_bytes)} in {machine.cache}, {disk}"
     if plan.budget_seconds is not None:
         time += f"; the budget is {show_seconds(plan.budget_seconds)}"

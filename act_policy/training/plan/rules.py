@@ -18,6 +18,7 @@ from act_policy.training.plan.choices import (
 from act_policy.training.plan.costs import (
     NO_BUDGET,
     USED_FOR_STEPS,
+    Decoding,
     choose_budget,
     choose_cache,
     choose_steps,
@@ -82,8 +83,8 @@ def make_plan(
         draft.workload,
         steps.value,
         step_seconds,
-        draft.cache_seconds,
-        draft.cache.value or 0,
+        draft.decoding.seconds,
+        draft.decoding.bytes,
         None if budget.shown == NO_BUDGET else budget.value,
     )
 
@@ -118,16 +119,13 @@ class _Draft:
         self.cache = choose_cache(data, machine, by_hand, sizes, budget)
         self.workload = Workload(network.value, sizes, chunk.value, self.batch.value)
         computing = estimate_step(self.workload, machine, measured)
-        decoding = len(sizes) * data.decoding_seconds / machine.cores  # the images of a sample
-        self.cache_seconds = 0.0
+        self.decoding = self.cache.value or Decoding()
         self.step_seconds = computing
-        if self.cache.value:
-            self.cache_seconds = data.frames * decoding
-        elif self.cache.value is None:
-            decoding *= self.batch.value
+        if self.cache.value is None:
+            decoding = self.batch.value * len(sizes) * data.decoding_seconds / machine.cores
             # a GPU computes while the cores decode
             self.step_seconds = max(computing, decoding) if machine.gpu else computing + decoding
         self.samples = math.inf
         if budget is not None:
-            left = max(budget - self.cache_seconds, 0.0) * USED_FOR_STEPS
+            left = max(budget - self.decoding.seconds, 0.0) * USED_FOR_STEPS
             self.samples = left / self.step_seconds * self.batch.value

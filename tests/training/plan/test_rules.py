@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+from act_policy.data.frames.missing import Missing
 from act_policy.errors import UserError
 from act_policy.training.plan.costs import parse_time
 from act_policy.training.plan.facts import ByHand, DataFacts, MachineFacts
@@ -233,6 +234,41 @@ def test_a_nearly_full_disk_means_decoding_while_training() -> None:
     cached = make_plan(DATA["so101"], LAPTOP)
     assert plan.step_seconds > cached.step_seconds
     assert plan.steps < cached.steps
+
+
+def test_what_is_decoded_already_takes_neither_time_nor_disk() -> None:
+    data, cache = DATA["so101"], (((96, 128),) * 2, "raw")
+    first = make_plan(data, LAPTOP)
+    half = make_plan(data, replace(LAPTOP, caches={cache: Missing(0.4, 0.0)}))
+    assert half.cache_seconds == pytest.approx(0.4 * first.cache_seconds)
+    assert half.cache_bytes == 0  # the whole file has its place
+    assert half["decoding"].shown == "once, 1.7 GB"
+    assert half["decoding"].reason == "60% of the images are there already"
+    almost_full = replace(LAPTOP, free_disk=GB, caches={cache: Missing(0.0, 0.0)})
+    whole = make_plan(data, almost_full)
+    assert (whole.cache_seconds, whole.cache_bytes) == (0, 0)
+    assert whole["decoding"].shown == "done, 1.7 GB"
+    assert whole.settings["data.cache"] == "auto"
+    assert first.steps < half.steps < whole.steps
+    text = show_plan(whole, data, almost_full, "data")
+    assert "time: about 54 min of training; the budget" in text
+    assert "disk: about 0.1 GB for the run" in text
+
+
+@pytest.mark.parametrize("cache_format", ["raw", "jpeg"])
+def test_a_cache_that_is_there_is_used_though_decoding_would_take_too_long(
+    cache_format: str,
+) -> None:
+    caches = {(((96, 128),) * 3, cache_format): Missing(0.0, 0.0)}
+    plan = make_plan(DATA["long"], replace(LAPTOP, caches=caches))
+    assert plan["decoding"].shown.startswith("done, ")
+    assert plan.settings["data.cache"] == "auto"
+    assert plan.settings["data.cache_format"] == cache_format
+    by_hand = make_plan(
+        DATA["long"], replace(LAPTOP, caches=caches), ByHand({"data.cache_format": cache_format})
+    )
+    assert by_hand["decoding"].reason.startswith("set by you; all images are there already")
+    assert by_hand.cache_seconds == 0
 
 
 def test_a_gpu_needs_no_download_and_says_where_weights_would_be() -> None:
