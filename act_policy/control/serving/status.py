@@ -11,6 +11,8 @@ from act_policy.types import Observation
 
 LATENCIES_KEPT = 2000
 EVENTS_KEPT = 30
+LONGEST_TEXT = 500
+"""Characters of an event that are kept."""
 RATE_SECONDS = 10.0
 
 
@@ -90,7 +92,9 @@ class ServerStatus:
     def event(self, kind: str, client: str, text: str) -> None:
         """Count an intervention or an error by its kind, and keep its text for a while."""
         self.counters[kind] += 1
-        self.events.append(ServerEvent(time.time(), client, text[:500]))
+        if len(text) > LONGEST_TEXT:
+            text = f"{text[: LONGEST_TEXT - 3]}..."
+        self.events.append(ServerEvent(time.time(), client, text))
 
     def snapshot(self) -> "ServerStatus":
         """Copy what changes, for another thread to read."""

@@ -41,7 +41,7 @@ def status_page(
         events=tabulate(
             ("when", "client", "what"),
             [
-                (f"{_format_duration(now - event.time)} ago", event.client, event.text)
+                (_format_ago(now - event.time), event.client, event.text)
                 for event in reversed(status.events)
             ],
         ),
@@ -55,6 +55,7 @@ def status_page(
             ],
         ),
         inputs=_tabulate_inputs(schema, metadata["observation_keys"]),
+        tasks=_tabulate_tasks(schema),
     )
 
 
@@ -103,9 +104,11 @@ def _show_exchange(last: Exchange, schema: Schema, now: float) -> dict[str, Any]
         images = None
     values = map(float, last.observation.state)
     state = zip(schema.state_names, values, schema.state_units, strict=True)
+    told = schema.task_index(last.observation.task)
     return {
         "client": last.client,
-        "ago": _format_duration(now - last.time),
+        "ago": _format_ago(now - last.time),
+        "task": None if told is None else schema.tasks[int(told)],
         "images": images,
         "state": tabulate(("state", "value", "unit"), state),
         "charts": draw_chunk(last.chunk, schema),
@@ -123,15 +126,24 @@ def _tabulate_inputs(schema: Schema, keys: dict[str, Any]) -> Table:
         names = ", ".join(schema.environment_state_names)
         rows.append((keys["environment_state"], "environment state", names))
     if schema.chooses_task:
-        words = "; ".join(schema.tasks)
-        rows.append((ObservationKeys.from_dict(keys).task, "task", f"one of: {words}"))
+        words = f"one of the {len(schema.tasks)} tasks below, in the same words"
+        rows.append((ObservationKeys.from_dict(keys).task, "task", words))
     return tabulate(
         ("key in the client's message", "input", "size, names and units, or words"), rows
     )
 
 
+def _tabulate_tasks(schema: Schema) -> Table | None:
+    """List the tasks of which a client must choose one; None where there is nothing to choose."""
+    return tabulate(("task",), [(task,) for task in schema.tasks]) if schema.chooses_task else None
+
+
 def _join_names(names_and_units: list[tuple[str, str]]) -> str:
     return ", ".join(f"{name} ({unit})" if unit else name for name, unit in names_and_units)
+
+
+def _format_ago(seconds: float) -> str:
+    return f"{_format_duration(seconds)} ago".replace(" ", "\N{NO-BREAK SPACE}")  # on one line
 
 
 def _format_duration(seconds: float) -> str:

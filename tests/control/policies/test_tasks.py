@@ -98,11 +98,16 @@ def test_the_key_of_the_task_may_be_another_and_older_servers_have_none() -> Non
         ObservationKeys(ignore=("prompt",)).for_schema(SEVERAL)
 
 
-def test_a_servers_page_lists_the_words() -> None:
-    with serving(ToldPolicy()) as running:
+def test_a_servers_page_lists_the_words_and_shows_the_last_ones() -> None:
+    with serving(ToldPolicy()) as running, remote_policy(running.url) as remote:
         server = running.server
         page = status_page(server.status.snapshot(), SEVERAL, server.metadata, [])
-    assert "one of: open it; close it; leave it" in page
+        remote.predict_chunk(observe()._replace(task="close it"))
+        asked = status_page(server.status.snapshot(), SEVERAL, server.metadata, [])
+    assert "one of the 3 tasks below" in page
+    assert all(f"<td>{task}</td>" in page for task in TASKS)
+    assert "the task:" not in page
+    assert "the task: <strong>close it</strong>." in asked
     assert server.metadata["policy"] == IDENTITY
 
 
