@@ -12,6 +12,8 @@ from act_policy.data.dataset import DemonstrationDataset
 from act_policy.data.frames.on_demand import Frames, MixedFrames
 from act_policy.data.frames.store import FrameStore
 from act_policy.data.tasks import number_tasks
+from act_policy.system.processes import end_with_parent
+from act_policy.system.stop_signals import ignore_stop_signals
 from act_policy.types import Observation
 
 
@@ -149,3 +151,12 @@ def _first_not_before(ends: np.ndarray, steps: np.ndarray) -> np.ndarray:
 def as_it_is(batch: Batch) -> Batch:
     """Return the batch unchanged: Samples fetches whole batches, so nothing is collated."""
     return batch
+
+
+def prepare_worker(number: int) -> None:
+    """Let the training process alone decide when this worker ends.
+
+    It is here, where Lightning is not imported: that would take 170 MB in each worker.
+    """
+    ignore_stop_signals()
+    end_with_parent()

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Subset
 
 from act_policy.data.frames.on_demand import Frames, MixedFrames, open_frames
 from act_policy.data.frames.store import cache_folder
-from act_policy.data.loading.batches import Batch, Samples, as_it_is
+from act_policy.data.loading.batches import Batch, Samples, as_it_is, prepare_worker
 from act_policy.data.loading.emphasis import Emphasis, weigh_moments
 from act_policy.data.loading.order import EpochOrder, Locality, Mix, ResumableLoader
 from act_policy.data.reader_config import DEFAULT_READER, ReaderConfig
@@ -30,8 +30,6 @@ from act_policy.data.tasks import number_tasks
 from act_policy.errors import UserError, check_choice
 from act_policy.images.levels import range_of_levels
 from act_policy.statistics import ImageLevels, Statistics
-from act_policy.system.processes import end_with_parent
-from act_policy.system.stop_signals import ignore_stop_signals
 from act_policy.types import Schema
 
 LEVEL_FRAMES = 64
@@ -305,7 +303,7 @@ class DemonstrationDataModule(LightningDataModule):
             "collate_fn": as_it_is,
             "multiprocessing_context": _clean_processes() if self._workers else None,
             # torch's own watchdog only sees the fork server, which itself waits for the worker
-            "worker_init_fn": _prepare_worker if self._workers else None,
+            "worker_init_fn": prepare_worker if self._workers else None,
         }
 
 
@@ -328,12 +326,6 @@ def split_episodes(
     wanted = min(wanted, count - 1)
     order = np.random.default_rng(seed).permutation(count)
     return np.sort(order[wanted:]), np.sort(order[:wanted])
-
-
-def _prepare_worker(number: int) -> None:
-    """Let the training process alone decide when this worker ends."""
-    ignore_stop_signals()
-    end_with_parent()
 
 
 def _clean_processes() -> BaseContext:
