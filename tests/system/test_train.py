@@ -196,7 +196,7 @@ def test_a_copied_run_folder_can_be_resumed(demonstrations: Path, tmp_path: Path
     (tmp_path / "first").rename(tmp_path / "moved")
     done = call("resume=moved", cwd=tmp_path)
     assert done.returncode == 0
-    assert done.stdout == "finished: step 10 of 10; a larger max_steps= trains on\n"
+    assert done.stdout == "finished: step 10 of 10; a larger max_steps= or budget= trains on\n"
     config = tmp_path / "moved" / "config.yaml"  # with older names of the callbacks
     text = config.read_text().replace("progress:", "monitor:")
     text = text.replace("training.callbacks.progress.", "training.monitor.")

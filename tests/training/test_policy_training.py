@@ -252,7 +252,7 @@ def test_a_time_limit_ends_the_run_and_the_cosine(
     assert saved["global_step"] == run.trainer.global_step
     assert saved["training"]["minutes"] == run.training.minutes
     again: dict[str, Any] = {"max_steps": 10_000, "max_minutes": 1.0 / 60}
-    assert "a larger max_minutes= trains on" in str(
+    assert "a larger budget= trains on" in str(
         resume.finished(run.checkpoints / "last.ckpt", **again)
     )
 

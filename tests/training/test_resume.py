@@ -143,7 +143,9 @@ def test_rows_logged_after_the_last_checkpoint_of_a_killed_run_are_logged_again(
 def test_a_finished_run_can_be_extended(demonstrations: Path, tmp_path: Path) -> None:
     first = run_training(demonstrations, tmp_path, max_steps=6)
     checkpoint = first.checkpoints / "last.ckpt"
-    assert finished(checkpoint, 6) == "finished: step 6 of 6; a larger max_steps= trains on"
+    assert (
+        finished(checkpoint, 6) == "finished: step 6 of 6; a larger max_steps= or budget= trains on"
+    )
     assert finished(checkpoint, 7) is None
     longer = run_training(demonstrations, tmp_path, max_steps=12, checkpoint=checkpoint)
     assert longer.trainer.global_step == 12

@@ -1,5 +1,6 @@
 """What a training has come to, and what to try next, from errors on held-out demonstrations."""
 
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -50,8 +51,8 @@ def tell_error(result: OpenLoop) -> str:
         if who in result.errors
     )
     return (
-        f"how good: off by {result.normalised(POLICY):.2f} standard deviations on average "
-        f"({baselines}), on {result.says}"
+        f"how good: off by {result.normalised(POLICY):.2f} standard deviations of the actions on "
+        f"average ({baselines}), on {result.says}"
     )
 
 
@@ -67,7 +68,8 @@ def advise(result: OpenLoop, course: Course, run: str) -> str:
     if better:
         return (
             f"next: it is no better than {' and '.join(better)}: look at the demonstrations "
-            f"(act-policy inspect), then train longer ({longer})"
+            f"(act-policy inspect path={shlex.quote(f'{result.dataset.folder}')}), then train "
+            f"longer ({longer})"
         )
     ratio = course.held_out_l1 / course.train_l1 if course.train_l1 else 1.0
     if ratio > OVERFITTED:
@@ -76,5 +78,7 @@ def advise(result: OpenLoop, course: Course, run: str) -> str:
             f"{ratio:.1f} times smaller"
         )
     if course.still_falls:
-        return f"next: train longer, since the error was still falling ({longer})"
+        return (
+            f"next: try it; training longer may help, since the error was still falling ({longer})"
+        )
     return "next: try it; where it fails, record more demonstrations"

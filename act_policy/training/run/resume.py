@@ -25,9 +25,9 @@ def finished(checkpoint: Path, max_steps: int, max_minutes: float | None = None)
     run = _read_run(checkpoint)
     step, minutes = int(run["global_step"]), float(run["training"]["minutes"])
     if step >= max_steps:
-        return f"finished: step {step} of {max_steps}; a larger max_steps= trains on"
+        return f"finished: step {step} of {max_steps}; a larger max_steps= or budget= trains on"
     if isinstance(max_minutes, int | float) and minutes >= max_minutes:
-        return f"finished: {minutes:.1f} of {max_minutes} minutes; a larger max_minutes= trains on"
+        return f"finished: {minutes:.1f} of {max_minutes} minutes; a larger budget= trains on"
     return None
 
 
