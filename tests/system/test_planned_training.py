@@ -28,7 +28,7 @@ def test_the_plan_alone_is_printed(demonstrations: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     facts = f"plan for {demonstrations}\n  4 demonstrations, 3 s in all at 10 steps a second; "
     assert facts in done.stdout
-    for words in ("images", "small enough as they are", "max_steps=N", "time: about", "disk: "):
+    for words in ("act_tiny", "small enough as they are", "max_steps=N", "time: about", "disk: "):
         assert words in done.stdout
     assert list(tmp_path.iterdir()) == []
 

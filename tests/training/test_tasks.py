@@ -22,7 +22,9 @@ def test_a_plan_times_a_step_of_several_tasks(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(measure, "MOST_SECONDS", 1e-9)
     load = Workload("", tuple((c.height, c.width) for c in SCHEMA.cameras), 4, 2)
     schema = replace(SCHEMA, tasks=TASKS)
-    assert measure.measure_step(load, SMALLEST, schema, OptimizerConfig(), False, False) > 0
+    trial = measure.measure_step(load, SMALLEST, schema, OptimizerConfig(), False, False)
+    assert trial.step_seconds > 0
+    assert trial.checkpoint_bytes > 0
 
 
 def test_a_step_teaches_the_tokens_of_its_tasks() -> None:

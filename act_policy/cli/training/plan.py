@@ -61,7 +61,7 @@ def plan_run(config: DictConfig, demonstrations: Any, initial: Any, first_proces
     import torch
     from hydra.utils import instantiate
 
-    from act_policy.training.plan.choices import LEAST_GAIN
+    from act_policy.training.plan.choices import LEAST_GAIN, list_sizes
     from act_policy.training.plan.facts import Workload
     from act_policy.training.plan.gather import read_data_facts, read_machine_facts
     from act_policy.training.plan.measure import measure_step
@@ -72,10 +72,13 @@ def plan_run(config: DictConfig, demonstrations: Any, initial: Any, first_proces
     dataset = demonstrations.dataset
     data = read_data_facts(dataset)
     accelerator = config.trainer.accelerator
-    machine = read_machine_facts(dataset, config.data.cache, accelerator != "cpu")
+    machine = read_machine_facts(
+        dataset, config.data.cache, accelerator != "cpu", list_sizes(data, by_hand)
+    )
     if config.trainer.threads is not None:  # measured as it will be trained
         torch.set_num_threads(config.trainer.threads)
     measured: dict[Workload, float] = {}
+    checkpoint_bytes = 0
     while True:
         plan = make_plan(data, machine, by_hand, measured)
         _apply(plan.settings, config)
@@ -90,13 +93,15 @@ def plan_run(config: DictConfig, demonstrations: Any, initial: Any, first_proces
             bool(machine.gpu),
         )
         asked = str(by_hand.get("trainer.precision", "auto"))
-        seconds = measure(bool(machine.gpu) or asked.startswith("bf16"))
+        seconds, checkpoint_bytes = measure(
+            asked.startswith("bf16") or (bool(machine.gpu) and asked == "auto")
+        )
         if machine.multiplies_bfloat16 and not machine.gpu and asked == "auto":
-            gain = seconds / measure(True)
+            gain = seconds / measure(True).step_seconds
             machine = replace(machine, bfloat16_gain=gain)
             seconds /= gain if gain >= LEAST_GAIN else 1.0
         measured[plan.workload] = seconds
-    print(show_plan(plan, data, machine, config.data.path), flush=True)
+    print(show_plan(plan, data, machine, config.data.path, 2 * checkpoint_bytes), flush=True)
     os.environ[_SHARED] = json.dumps(plan.settings)
     return plan
 
@@ -122,6 +127,8 @@ def _settings_by_hand(config: DictConfig, initial: Any) -> Any:
     by_hand = {
         key: plain(value) if OmegaConf.is_config(value) else value for key, value in given.items()
     }
+    if "model" in config.given:
+        by_hand["network"] = _name_network(config)
     if initial is not None:
         by_hand |= {"init": config.init, "model": plain(config.model)}
         for name, values in _scaling(initial.schema).items():
@@ -140,16 +147,27 @@ def _scaling(schema: Any) -> dict[str, dict[str, list[int]]]:
     }
 
 
+def _name_network(config: DictConfig) -> str:
+    """Name the file in configs/model that holds the network of the run; "" if none does."""
+    names = sorted(path.stem for path in (CONFIGS / "model").glob("*.yaml"))
+    return next((name for name in names if _load_network(name, config) == config.model), "")
+
+
+def _load_network(name: str, config: DictConfig) -> DictConfig:
+    """Load a file in configs/model, with the fields that the command line gives."""
+    network = load_yaml(CONFIGS / "model" / f"{name}.yaml")
+    for key in config.given:
+        group, _, field = key.partition(".")
+        if group == "model" and field:
+            network[field] = config.model[field]
+    return network
+
+
 def _apply(settings: dict[str, Any], config: DictConfig) -> None:
     """Write what a plan decides into the settings; `model` names a file in configs/model."""
     settings = dict(settings)
     if (name := settings.pop("model", None)) is not None:
-        network = load_yaml(CONFIGS / "model" / f"{name}.yaml")
-        for key in config.given:
-            group, _, field = key.partition(".")
-            if group == "model" and field:
-                network[field] = config.model[field]
-        OmegaConf.update(config, "model", network, merge=False)
+        OmegaConf.update(config, "model", _load_network(name, config), merge=False)
     for key, value in settings.items():
         OmegaConf.update(config, key, value, merge=False)
     config.plan = MADE

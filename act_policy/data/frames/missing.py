@@ -23,33 +23,46 @@ EVERYTHING = Missing()
 
 
 def find_missing(
-    datasets: Sequence[DemonstrationDataset], folder: str | Path | None, cache_format: str
-) -> Missing:
+    datasets: Sequence[DemonstrationDataset], folder: str | Path | None
+) -> dict[str, Missing]:
     """Find out what a `FrameStore` of each of these datasets would still have to decode.
 
     Args:
         datasets: with images at the sizes at which they are kept.
         folder: holds the folders of the caches, see `cache_folder`.
-        cache_format: "raw" or "jpeg".
+
+    Returns:
+        The format of the caches, "raw" or "jpeg" -> what they lack together.
     """
-    frames = missing = size = 0
-    space = 0.0
-    for dataset in datasets:
-        own = cache_folder(dataset, folder)
-        for camera in dataset.schema.cameras:
-            encoded = [
-                episode
-                for episode in range(len(dataset.episodes))
-                if dataset.frame_offsets(episode, camera.name) is None
-            ]
-            if not encoded:
-                continue
-            cache = name_cache(dataset, camera, encoded, own, cache_format == "jpeg")
+    folders = [cache_folder(dataset, folder) for dataset in datasets]
+    begun = (path for own in folders for path in own.glob("*"))
+    if not any(path.suffix in (".frames", ".unfinished") for path in begun):
+        return dict.fromkeys(("raw", "jpeg"), EVERYTHING)
+    encoded = [
+        (dataset, own, camera, episodes)
+        for dataset, own in zip(datasets, folders, strict=True)
+        for camera in dataset.schema.cameras
+        if (episodes := _find_encoded(dataset, camera.name))
+    ]
+
+    def add_up(compact: bool) -> Missing:
+        frames = missing = size = 0
+        space = 0.0
+        for dataset, own, camera, episodes in encoded:
+            cache = name_cache(dataset, camera, episodes, own, compact)
             frames, size = frames + cache.frames, size + cache.size
             if cache.is_whole:
                 continue
             decoded = sum(int(dataset.lengths[e]) for e in cache.open_journal().undecodable)
             missing += cache.frames - decoded
-            share = 1 - decoded / cache.frames if cache.compact else float(not decoded)
+            share = 1 - decoded / cache.frames if compact else float(not decoded)
             space += cache.size * share
-    return Missing(missing / frames, space / size) if frames else EVERYTHING
+        return Missing(missing / frames, space / size) if frames else EVERYTHING
+
+    return {"raw": add_up(compact=False), "jpeg": add_up(compact=True)}
+
+
+def _find_encoded(dataset: DemonstrationDataset, camera: str) -> list[int]:
+    """List the episodes in which the camera's frames are encoded."""
+    episodes = range(len(dataset.episodes))
+    return [episode for episode in episodes if dataset.frame_offsets(episode, camera) is None]

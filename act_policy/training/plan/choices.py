@@ -11,7 +11,7 @@ from act_policy.training.plan.facts import ByHand, DataFacts, MachineFacts, Size
 from act_policy.training.plan.plan import Choice, show_bytes
 from act_policy.types import Camera
 
-BY_HAND = "set by you"
+BY_HAND, INITIAL = "set by you", "init=CHECKPOINT"
 
 
 class ImageSize(NamedTuple):
@@ -22,7 +22,7 @@ class ImageSize(NamedTuple):
     reason: str
 
 
-FINER = "finer than a cube needs: there is time for it"
+FINER = "as fine as there is time for"
 IMAGE_SIZES = (
     ImageSize(72 * 96, 0, "coarse: there is no time to learn from finer images"),
     # 64,000 samples gave 94 of 100 on average, 153,600 gave 100
@@ -53,12 +53,14 @@ LEARNING_RATES = {"act_small": 5e-4, "act_medium": 3e-4}
 """For batches of 64. act_small: between 5e-4 (Meta-World) and 6e-4 (ALOHA). act_medium: not
 measured."""
 TRIED_RATES = {
-    "act_small": "at which this network learned every simulated task",
+    "act_small": "about the rate at which this network learned simulated tasks",
     "act_medium": "lower than for the small network; not yet tried on a task",
 }
 CAREFUL_LEARNING_RATE = 1e-4
 """For weights that are good already, and for networks of the user's own."""
 
+PRECISIONS = {"auto": "float32", "32-true": "float32", "bf16-mixed": "bfloat16"}
+"""In words; auto is that of a CPU."""
 LEAST_GAIN = 1.15
 """Of bfloat16 on a CPU: how many times as fast as float32 a step must be, or float32 stays."""
 
@@ -70,7 +72,9 @@ def choose_images(data: DataFacts, by_hand: ByHand, size: ImageSize) -> Choice:
     """Choose the size of each camera's images, as `Sizes`; the whole view is kept."""
     now = tuple((camera.height, camera.width) for camera in data.cameras)
     name, change = "images", "data.select.resize=[H,W]"
-    if by_hand.has("data.select.resize") or by_hand.has("init"):
+    if by_hand.has("init"):
+        return Choice(name, now, _show_sizes(now), "as the policy of init= sees them", INITIAL)
+    if by_hand.has("data.select.resize"):
         return Choice(name, now, _show_sizes(now), BY_HAND, change)
     sizes = tuple(scale_camera(camera, size.pixels) for camera in data.cameras)
     if sizes == now:
@@ -80,16 +84,22 @@ def choose_images(data: DataFacts, by_hand: ByHand, size: ImageSize) -> Choice:
     return Choice(name, sizes, shown, reason, change, {"data.select.resize": resize})
 
 
+def list_sizes(data: DataFacts, by_hand: ByHand) -> set[Sizes]:
+    """List the sizes among which `choose_images` chooses."""
+    return {choose_images(data, by_hand, size).value for size in IMAGE_SIZES}
+
+
 def choose_network(machine: MachineFacts, by_hand: ByHand) -> Choice:
-    """Choose the network by its name in configs/model; "" is the user's own."""
+    """Choose the network by its name in configs/model; "" is one that has none there."""
     name, change = "network", "model=NAME"
     if by_hand.has("init"):
-        return Choice(name, "", "that of init=", "its weights are the beginning", "init=")
+        return Choice(name, "", "that of init=", "its weights are the beginning", INITIAL)
     if by_hand.has("model"):
-        return Choice(name, "", "your own", BY_HAND, change)
+        chosen = by_hand.get("network", "")
+        return Choice(name, chosen, chosen or "your own", BY_HAND, change)
     weights = by_hand.get("backbone_weights", "auto")
     if not machine.gpu and weights in (None, "auto"):
-        reason = "small: two cores trained it in 15 min to grasp a cube"
+        reason = "small: learned to grasp a simulated cube in 15 min on two cores"
         return Choice(name, "act_small", "act_small", reason, change, {"model": "act_small"})
     if weights == "auto":
         weights = "imagenet" if machine.has_imagenet else None
@@ -111,13 +121,16 @@ def choose_chunk(data: DataFacts, by_hand: ByHand) -> Choice:
     """Choose how many steps are predicted at once, by the time that they take."""
     name, change = "chunk", "model.chunk_length=N"
     if (steps := by_hand.get("model.chunk_length")) is not None:
+        if by_hand.has("init"):
+            shown = _show_steps(steps, data.rate)
+            return Choice(name, steps, shown, "as many as the policy of init= predicts", INITIAL)
         return Choice(name, steps, _show_steps(steps, data.rate), BY_HAND, change)
     steps = round(CHUNK_SECONDS * data.rate)
-    reason = f"{CHUNK_SECONDS} s of motion at once, as in simulated tasks that work"
+    reason = f"{CHUNK_SECONDS} s of motion at once, as for the simulated cube"
     if steps < SHORTEST_CHUNK:
-        steps, reason = SHORTEST_CHUNK, "the fewest that are worth predicting at once"
+        steps, reason = SHORTEST_CHUNK, "the fewest steps that are planned"
     if steps > LONGEST_CHUNK:
-        steps, reason = LONGEST_CHUNK, "the most that are predicted at once"
+        steps, reason = LONGEST_CHUNK, "the most steps that are planned"
     if steps > max(data.typical_length // 2, 1):
         steps = max(data.typical_length // 2, 1)
         reason = f"half of a typical demonstration of {data.typical_length} steps"
@@ -138,10 +151,10 @@ def choose_execution(data: DataFacts, by_hand: ByHand, chunk: int) -> Choice:
     if data.moves_by == "movement":
         steps = max(chunk // EXECUTED_SHARE, 1)
         shown = _show_steps(steps, data.rate)
-        reason = "movements: predicting anew early keeps errors from adding up"
+        reason = "actions are movements: asking again early keeps errors from adding up"
     else:
         steps, shown = chunk, "whole chunks"
-        reason = "positions: a new chunk midway made motions unsteady"
+        reason = "actions are positions: asking again midway was unsteady in simulation"
     settings = {key: steps, "execution.reason": f"planned: {reason}"}
     return Choice(name, steps, shown, reason, change, settings)
 
@@ -155,7 +168,7 @@ def choose_held_out(data: DataFacts, by_hand: ByHand) -> Choice:
     if by_hand.get("data.train_episodes") is not None:
         return Choice(name, 0, "none", BY_HAND, change)
     if (fraction := by_hand.get(key)) is not None:
-        wanted = round(count * fraction)
+        wanted = min(max(round(count * fraction), int(fraction > 0)), count - 1)
         return Choice(name, wanted, f"{wanted} of {count:,}", BY_HAND, change)
     wanted = min(round(count * HELD_OUT_SHARE), MOST_HELD_OUT)
     wanted = min(wanted, MOST_HELD_OUT_STEPS // max(data.typical_length, 1))
@@ -177,7 +190,7 @@ def choose_batch(data: DataFacts, machine: MachineFacts, by_hand: ByHand, sizes:
     batch, reason = BATCH, "as in every training that worked well"
     if min(fits, data.frames) < BATCH:
         batch = 2 ** int(math.log2(max(min(fits, data.frames), 1)))
-        reason = f"there are only {data.frames} steps"
+        reason = f"the demonstrations have only {data.frames} steps"
         if fits < data.frames:
             reason = f"fits into half of the free memory of {show_bytes(machine.free_memory)}"
     settings = {"data.batch_size": batch}
@@ -192,10 +205,10 @@ def choose_learning_rate(network: Choice, batch: int, steps: int, by_hand: ByHan
     if by_hand.has("init"):
         reason = "careful, since the weights are good already"
     elif network.value not in LEARNING_RATES:
-        reason = "careful, since the network is your own"
+        reason = "careful, since no rate was tried with this network"
     elif batch < BATCH:
         rate = float(f"{rate * math.sqrt(batch / BATCH):.1g}")
-        reason = f"lower than for batches of {BATCH}"
+        reason = f"lower, since the batch is smaller than {BATCH}"
     if by_hand.has("optim.learning_rate"):
         rate, reason = by_hand.get("optim.learning_rate"), BY_HAND
     pretrained = network.settings.get("model.backbone_norm") == "frozen_batch"
@@ -216,6 +229,8 @@ def choose_checks(
     number = int(steps * batch * CHECKS_SHARE / judged) if judged else MOST_CHECKS
     every = max(-(-steps // min(max(number, 2), MOST_CHECKS)), 1)
     reason = "on the demonstrations held out; also saves a checkpoint"
+    if held_out == 0:
+        reason = "none, since nothing is held out; saves a checkpoint"
     if (given := by_hand.get("validate_every")) is not None:
         every, reason = given, BY_HAND
     settings: dict[str, Any] = {
@@ -234,23 +249,26 @@ def choose_checks(
 
 def choose_device(machine: MachineFacts, by_hand: ByHand) -> Choice:
     """Choose the precision on a CPU, and say where is trained; trainer=auto finds that out."""
-    reason = BY_HAND if by_hand.has("trainer") else "what this machine has"
+    name, change = "device", "trainer.threads=N"
+    precision, threads = by_hand.get("trainer.precision", "auto"), by_hand.get("trainer.threads")
+    is_given = precision != "auto" or threads is not None or by_hand.has("trainer")
+    reason = BY_HAND if is_given else "what this machine has"
+    in_words = PRECISIONS.get(precision, precision)
     if machine.gpu:
-        shown = f"{machine.gpu}, bfloat16"
-        return Choice("device", "gpu", shown, reason, "trainer.precision=32-true")
-    cores = f"{machine.cores} core" if machine.cores == 1 else f"{machine.cores} cores"
-    precision, gain = by_hand.get("trainer.precision", "auto"), machine.bfloat16_gain
-    if precision != "auto":
-        shown = "float32" if precision == "32-true" else precision
-        return Choice("device", "cpu", f"{cores}, {shown}", BY_HAND, "trainer.threads=N")
-    if gain is not None:
-        faster = f"a step in bfloat16 is {gain:.2f} times as fast as in float32"
+        shown = f"{machine.gpu}, {'bfloat16' if precision == 'auto' else in_words}"
+        return Choice(name, "gpu", shown, reason, "trainer.precision=32-true")
+    cores = _count(machine.cores, "core") if threads is None else _count(threads, "thread")
+    gain = machine.bfloat16_gain
+    if precision == "auto" and gain is not None:
+        measured = f"a step in bfloat16 is {gain:.2f} times as fast as in float32"
         if gain >= LEAST_GAIN:
             settings = {"trainer.precision": "bf16-mixed"}
             change = "trainer.precision=32-true"
-            return Choice("device", "cpu", f"{cores}, bfloat16", faster, change, settings)
-        reason = f"{faster}: too little"
-    return Choice("device", "cpu", f"{cores}, float32", reason, "trainer.threads=N")
+            return Choice(name, "cpu", f"{cores}, bfloat16", measured, change, settings)
+        if gain < 1:
+            measured = f"a step in bfloat16 takes {1 / gain:.2f} times as long as in float32"
+        reason = f"{measured}{': too little to gain' if gain >= 1 else ''}"
+    return Choice(name, "cpu", f"{cores}, {in_words}", reason, change)
 
 
 def scale_camera(camera: Camera, pixels: int) -> tuple[int, int]:
@@ -267,6 +285,10 @@ def scale_camera(camera: Camera, pixels: int) -> tuple[int, int]:
 
 def _show_steps(steps: int, rate: float) -> str:
     return f"{steps} steps, {steps / rate:.2g} s"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _show_sizes(sizes: Sizes) -> str:

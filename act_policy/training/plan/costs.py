@@ -48,14 +48,12 @@ def choose_budget(machine: MachineFacts, by_hand: ByHand) -> Choice:
         seconds = parse_time("budget", given)
         return Choice(name, seconds, show_seconds(seconds), BY_HAND, change)
     if machine.gpu:
-        return Choice(
-            name, None, NO_BUDGET, "a GPU trains until it has seen enough (steps)", change
-        )
+        return Choice(name, None, NO_BUDGET, "a GPU trains for as many steps as are enough", change)
     seconds = parse_time("budget", CPU_BUDGET)
     if by_hand.get("max_steps") is not None:
         return Choice(name, seconds, NO_BUDGET, "you set the number of steps", change)
     settings = {"budget": CPU_BUDGET}
-    reason = "for decoding and training together; a CPU's default"
+    reason = "for decoding and training together; the default on a CPU"
     return Choice(name, seconds, show_seconds(seconds), reason, change, settings)
 
 
@@ -77,7 +75,7 @@ def choose_cache(
     workers = min(max(machine.cores - 1, 1) if machine.gpu else machine.cores, MOST_WORKERS)
     settings: dict[str, Any] = {"data.cache": None, "data.workers": workers}
     shown = f"while training, {workers} {'worker' if workers == 1 else 'workers'}"
-    while_training = Choice(name, None, shown, BY_HAND, change, settings)
+    while_training = Choice(name, None, shown, BY_HAND, "data.cache=auto or FOLDER", settings)
     if by_hand.has("data.cache") and by_hand.get("data.cache") is None:
         return while_training
     if data.read_raw and sizes == tuple((c.height, c.width) for c in data.cameras):
@@ -89,7 +87,7 @@ def choose_cache(
     compact_workers = workers if machine.gpu else 0
     if by_hand.has("data.cache") or by_hand.has("data.cache_format"):
         if by_hand.get("data.cache_format") == "jpeg":
-            return compact.keep(BY_HAND, change, compact_workers)
+            return compact.keep(BY_HAND, "data.cache_format=raw", compact_workers)
         return raw.keep(BY_HAND, change)
     if by_hand.get("data.undecodable") == "skip":
         reason = "to find the images that data.undecodable=skip leaves out"
@@ -98,7 +96,7 @@ def choose_cache(
         return raw.keep("into a cache at this size, which later runs use too", change)
     if compact.refuse(machine.free_disk, budget) is None:
         reason = f"{refused}; as JPEG, values are off by {data.jpeg_error:.1g} of 255"
-        return compact.keep(reason, change, compact_workers)
+        return compact.keep(reason, "data.cache_format=raw", compact_workers)
     return while_training._replace(reason=refused)
 
 
@@ -120,9 +118,13 @@ class _Cache:
         """Say why decoding what is missing takes too much; None if it does not."""
         seconds, need = self._decoding
         if budget is not None and seconds > budget * SHARE_OF_BUDGET:
-            return f"decoding all first would take {show_seconds(seconds)}, too much of the budget"
+            return f"decoding first would take {show_seconds(seconds)}, too much of the budget"
         if need > (most := int(min(LARGEST_CACHE, free_disk * SHARE_OF_DISK))):
-            return f"a cache would take {show_bytes(need)}, the limit here is {show_bytes(most)}"
+            whose = " (a tenth of the free disk)" if most < LARGEST_CACHE else ""
+            return (
+                f"a cache would take {show_bytes(need)}, more than the {show_bytes(most)}{whose} "
+                "that are taken unasked"
+            )
         return None
 
     def keep(self, reason: str, change: str, workers: int = 0) -> Choice:
@@ -164,6 +166,8 @@ def choose_steps(
     steps = max(int(min(wanted, affordable_samples) / batch), 1)
     steps = steps // 10 * 10 or steps
     reason = "enough for this many demonstrations"
+    if wanted == MOST_SAMPLES:
+        reason = "the most that are planned; more may be better"
     if affordable_samples < wanted:
         reason = f"what the budget allows: a step takes {step_seconds:.2g} s here"
     if (given := by_hand.get("max_steps")) is not None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,7 +62,7 @@ def read_data_facts(dataset: Demonstrations) -> DataFacts:
 
 
 def read_machine_facts(
-    dataset: Demonstrations, cache: str | Path | None, use_gpu: bool
+    dataset: Demonstrations, cache: str | Path | None, use_gpu: bool, sizes: Iterable[Sizes]
 ) -> MachineFacts:
     """Describe the machine.
 
@@ -69,6 +70,7 @@ def read_machine_facts(
         dataset: says where decoded images would be kept.
         cache: the setting data.cache.
         use_gpu: whether to train on a GPU if there is one.
+        sizes: of the images, those that a plan may choose.
     """
     folder = cache_folder(dataset, None if cache in (None, "auto") else cache)
     there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
@@ -82,7 +84,7 @@ def read_machine_facts(
         free_memory=free,
         free_disk=shutil.disk_usage(there).free,
         cache=folder,
-        caches={} if cache is None else _look_for_caches(dataset, cache),
+        caches={} if cache is None else _look_for_caches(dataset, cache, sizes),
         gpu=gpu,
         imagenet=imagenet,
         has_imagenet=imagenet.is_file(),
@@ -91,22 +93,19 @@ def read_machine_facts(
 
 
 def _look_for_caches(
-    dataset: Demonstrations, cache: str | Path
+    dataset: Demonstrations, cache: str | Path, sizes: Iterable[Sizes]
 ) -> dict[tuple[Sizes, str], Missing]:
-    """Find the caches that were begun, at the sizes that a plan may choose."""
+    """Find the caches that were begun, at each of these sizes."""
     parts = dataset.parts if isinstance(dataset, MixedDataset) else [dataset]
     folder = None if cache == "auto" else cache
-    if not any(cache_folder(part, folder).exists() for part in parts):
-        return {}
-    cameras = dataset.schema.cameras
-    choices = {tuple(scale_camera(camera, one.pixels) for camera in cameras) for one in IMAGE_SIZES}
     found = {}
-    for sizes in choices | {tuple((camera.height, camera.width) for camera in cameras)}:
-        of_camera = dict(zip(dataset.schema.camera_names, sizes, strict=True))
+    for one in sizes:
+        of_camera = dict(zip(dataset.schema.camera_names, one, strict=True))
         scaled = [part.scale(of_camera) for part in parts]
-        for cache_format in ("raw", "jpeg"):
-            found[sizes, cache_format] = find_missing(scaled, folder, cache_format)
-    return {which: missing for which, missing in found.items() if missing != EVERYTHING}
+        for cache_format, missing in find_missing(scaled, folder).items():
+            if missing != EVERYTHING:
+                found[one, cache_format] = missing
+    return found
 
 
 def _multiplies_bfloat16() -> bool:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from act_policy.data.loading.batches import Batch
 from act_policy.model.config import ACTConfig
 from act_policy.model.policy import ACTPolicy
 from act_policy.statistics import FieldStatistics, Statistics
+from act_policy.training.callbacks.disk_room import size_of_checkpoint
 from act_policy.training.optimizer import OptimizerConfig, build_optimizer
 from act_policy.training.plan.facts import Workload
 from act_policy.training.policy_training import PolicyTraining
@@ -22,6 +23,13 @@ OTHER_WORK = 1.1
 """Times a step alone: reading the batch, averaging, logging."""
 
 
+class Trial(NamedTuple):
+    """What a few steps of training showed: the seconds of one, and the bytes of a checkpoint."""
+
+    step_seconds: float
+    checkpoint_bytes: int
+
+
 def measure_step(
     workload: Workload,
     model: Mapping[str, Any],
@@ -29,8 +37,8 @@ def measure_step(
     optimizer: OptimizerConfig,
     gpu: bool,
     bfloat16: bool,
-) -> float:
-    """Train on one random batch for about a second; return the seconds of a step.
+) -> Trial:
+    """Train on one random batch for about a second.
 
     Args:
         workload: sizes of images, chunk and batch.
@@ -68,7 +76,8 @@ def measure_step(
         if gpu:
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - begin)
-    return OTHER_WORK * min(taken[1:] or taken)  # other programs may have been busy for a moment
+    seconds = min(taken[1:] or taken)  # other programs may have been busy for a moment
+    return Trial(OTHER_WORK * seconds, size_of_checkpoint(training))
 
 
 def _random_batch(workload: Workload, schema: Schema, device: torch.device) -> Batch:

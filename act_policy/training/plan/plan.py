@@ -63,10 +63,13 @@ class Plan:
         return next(choice for choice in self.choices if choice.name == name)
 
 
-def show_plan(plan: Plan, data: DataFacts, machine: MachineFacts, where: str) -> str:
+def show_plan(
+    plan: Plan, data: DataFacts, machine: MachineFacts, where: str, run_bytes: int = 0
+) -> str:
     """Lay out a plan: the facts, a line per choice with its setting and reason, time and disk.
 
     where: the demonstrations.
+    run_bytes: of the checkpoints that the run keeps.
     """
     cameras = ", ".join(f"{c.name} {c.height}x{c.width}" for c in data.cameras)
     lines = [
@@ -83,7 +86,7 @@ def show_plan(plan: Plan, data: DataFacts, machine: MachineFacts, where: str) ->
         what = f"  {choice.name:<{names}}  {choice.shown:<{values}}"
         lines.append(f"{what}  {choice.change:<{settings}}  {choice.reason}")
     time = f"about {show_seconds(plan.training_seconds)} of training"
-    disk = "about 0.1 GB for the run"
+    disk = f"about {max(run_bytes / 1e9, 0.1):.1f} GB for the run"
     if plan.cache_seconds:
         time += f" after {show_seconds(plan.cache_seconds)} of decoding"
     if plan.cache_bytes:
@@ -107,7 +110,7 @@ def show_seconds(seconds: float) -> str:
 
 def show_bytes(size: int) -> str:
     """Write a size for a person: "30 MB" or "3.7 GB"."""
-    return f"{size / 1e6:.0f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"
+    return f"{max(size / 1e6, 1):.0f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"
 
 
 def _count(number: int, noun: str) -> str:

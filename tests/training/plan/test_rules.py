@@ -187,7 +187,7 @@ def test_what_the_user_sets_is_kept(key: str, value: object, choice: str) -> Non
             "bf16-mixed",
         ),
         (1.6, {"trainer.precision": "32-true"}, "2 cores, float32", None),
-        (None, {"trainer.precision": "bf16-mixed"}, "2 cores, bf16-mixed", None),
+        (None, {"trainer.precision": "bf16-mixed"}, "2 cores, bfloat16", None),
     ],
 )
 def test_a_cpu_trains_in_bfloat16_where_a_measured_step_is_faster(
@@ -198,6 +198,27 @@ def test_a_cpu_trains_in_bfloat16_where_a_measured_step_is_faster(
     assert plan.settings.get("trainer.precision") == precision
     if gain is not None and not by_hand:
         assert f"a step in bfloat16 is {gain:.2f} times as fast" in plan["device"].reason
+
+
+def test_the_device_is_what_is_trained_on() -> None:
+    one = make_plan(DATA["long"], replace(LAPTOP, cores=1, bfloat16_gain=0.5))
+    assert one["device"].shown == "1 core, float32"
+    assert one["device"].reason == "a step in bfloat16 takes 2.00 times as long as in float32"
+    assert one["decoding"].shown == "while training, 1 worker"
+    assert one["decoding"].change.startswith("data.cache=auto")
+    few = make_plan(DATA["cube"], DESKTOP, ByHand({"trainer.threads": 4}))
+    assert (few["device"].shown, few["device"].reason) == ("4 threads, float32", "set by you")
+    exact = make_plan(DATA["cube"], GPU, ByHand({"trainer.precision": "32-true"}))
+    assert exact["device"].shown == "RTX 4090, float32"
+
+
+def test_a_network_that_the_user_chose_by_name_learns_at_its_own_rate() -> None:
+    by_hand = {"model": {"width": 128, "chunk_length": 32}, "network": "act_small"}
+    plan = make_plan(DATA["cube"], LAPTOP, ByHand(by_hand))
+    assert (plan["network"].shown, plan["network"].reason) == ("act_small", "set by you")
+    assert plan["learning rate"].value == 5e-4
+    other = make_plan(DATA["cube"], LAPTOP, ByHand(by_hand | {"network": "act_tiny"}))
+    assert other["learning rate"].value == 1e-4
 
 
 def test_a_short_budget_means_small_images() -> None:
@@ -218,6 +239,7 @@ def test_little_space_on_the_disk_means_jpeg() -> None:
     assert plan.settings["data.cache_format"] == "jpeg"
     assert plan.settings["data.cache"] == "auto"
     assert "off by 1 of 255" in plan["decoding"].reason
+    assert plan["decoding"].change == "data.cache_format=raw"
     raw = make_plan(DATA["so101"], LAPTOP)
     assert raw.settings["data.cache_format"] == "raw"
     assert plan.cache_bytes < raw.cache_bytes / 2
@@ -286,6 +308,7 @@ def test_a_gpu_needs_no_download_and_says_where_weights_would_be() -> None:
 def test_one_demonstration_is_trained_on() -> None:
     plan = make_plan(replace(DATA["five"], lengths=(120,)), LAPTOP)
     assert plan.settings["data.held_out_fraction"] == 0
+    assert "nothing is held out" in plan["held-out loss"].reason
     assert plan.steps >= 1000
 
 
@@ -302,6 +325,8 @@ def test_fine_tuning_keeps_network_and_images() -> None:
     plan = make_plan(DATA["aloha"], LAPTOP, by_hand)
     assert plan["network"].shown == "that of init="
     assert plan["chunk"].value == 10
+    for name in ("images", "network", "chunk"):
+        assert plan[name].change == "init=CHECKPOINT"
     assert "data.select.resize" not in plan.settings
     assert not any(key.startswith("execution") for key in plan.settings)
     assert plan.settings["optim.learning_rate"] == 1e-4
