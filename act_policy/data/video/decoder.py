@@ -7,8 +7,12 @@ from typing import Any
 
 import av
 import numpy as np
+from av.video.reformatter import VideoReformatter
 
 from act_policy.data.video.index import open_video, read_index
+
+_ONE_THREAD: dict[str, Any] = {"threads": 1} if int(av.__version__.split(".")[0]) >= 17 else {}
+"""Since version 17 PyAV converts with a thread per core; we decode files in parallel."""
 
 
 class BrokenFrameError(Exception):
@@ -34,6 +38,7 @@ class VideoFile:
         self.index = read_index(path)
         self._container = open_video(path)
         self._stream = self._container.streams.video[0]
+        self._to_rgb = VideoReformatter()  # each frame's own would be prepared for it alone
         self._broken = np.zeros(len(self), bool)
         self._frames: Iterator[tuple[int, Any]] = iter(())
         self._at = -2  # number of the frame decoded last; -1 would be before the first
@@ -59,7 +64,8 @@ class VideoFile:
             if frame is None or self._at > number:
                 self._mark_broken(number)
             elif self._at == number and not self._broken[number]:
-                pixels: np.ndarray = frame.to_ndarray(format="rgb24")
+                rgb = self._to_rgb.reformat(frame, format="rgb24", **_ONE_THREAD)
+                pixels: np.ndarray = rgb.to_ndarray()
                 return pixels
         raise BrokenFrameError("the decoder reports an error in it or in a frame it builds on")
 
