@@ -66,7 +66,7 @@ def _how_to_use(policy: ACTPolicy, run: str) -> str:
     check = f"act-policy robot check --policy {run}/export/policy.onnx --robot my_robot:make"
     if policy.schema.chooses_task:
         check += f" --task {policy.schema.tasks[0]!r}"
-    return f"on the robot: {export} && {check}, which sends nothing"
+    return f"on the robot: {export} && {check}"
 
 
 def _shorten(folder: Path) -> str:
