@@ -24,6 +24,7 @@ def test_a_plan_times_a_step_of_several_tasks(monkeypatch: pytest.MonkeyPatch) -
     schema = replace(SCHEMA, tasks=TASKS)
     trial = measure.measure_step(load, SMALLEST, schema, OptimizerConfig(), False, False)
     assert trial.step_seconds > 0
+    assert trial.processor_seconds > 0
     assert trial.checkpoint_bytes > 0
 
 

@@ -93,14 +93,14 @@ def plan_run(config: DictConfig, demonstrations: Any, initial: Any, first_proces
             bool(machine.gpu),
         )
         asked = str(by_hand.get("trainer.precision", "auto"))
-        seconds, checkpoint_bytes = measure(
-            asked.startswith("bf16") or (bool(machine.gpu) and asked == "auto")
-        )
+        trial = measure(asked.startswith("bf16") or (bool(machine.gpu) and asked == "auto"))
+        seconds = trial.step_seconds
         if machine.multiplies_bfloat16 and not machine.gpu and asked == "auto":
-            gain = seconds / measure(True).step_seconds
+            gain = trial.processor_seconds / measure(True).processor_seconds
             machine = replace(machine, bfloat16_gain=gain)
             seconds /= gain if gain >= LEAST_GAIN else 1.0
         measured[plan.workload] = seconds
+        checkpoint_bytes = trial.checkpoint_bytes
     print(show_plan(plan, data, machine, config.data.path, 2 * checkpoint_bytes), flush=True)
     os.environ[_SHARED] = json.dumps(plan.settings)
     return plan

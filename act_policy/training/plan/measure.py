@@ -24,9 +24,15 @@ OTHER_WORK = 1.1
 
 
 class Trial(NamedTuple):
-    """What a few steps of training showed: the seconds of one, and the bytes of a checkpoint."""
+    """What a few steps of training showed.
+
+    step_seconds: of one step, by the clock.
+    processor_seconds: of one step, on all cores together. Other programs hardly change them.
+    checkpoint_bytes: what a checkpoint takes.
+    """
 
     step_seconds: float
+    processor_seconds: float
     checkpoint_bytes: int
 
 
@@ -65,9 +71,10 @@ def measure_step(
     batch = _random_batch(workload, schema, device)
     adamw = build_optimizer(policy, optimizer)
     taken: list[float] = []
+    computed: list[float] = []
     # the first step prepares memory and kernels; steps of many seconds need no mean
     while sum(taken) < MOST_SECONDS and (len(taken) < 4 or sum(taken[1:]) < SECONDS):
-        begin = time.perf_counter()
+        begin, begin_computing = time.perf_counter(), time.process_time()
         with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
             l1, kl = training.losses(policy, batch, "auto")
         torch.autograd.backward(l1 if kl is None else l1 + kl)
@@ -76,8 +83,9 @@ def measure_step(
         if gpu:
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - begin)
+        computed.append(time.process_time() - begin_computing)
     seconds = min(taken[1:] or taken)  # other programs may have been busy for a moment
-    return Trial(OTHER_WORK * seconds, size_of_checkpoint(training))
+    return Trial(OTHER_WORK * seconds, min(computed[1:] or computed), size_of_checkpoint(training))
 
 
 def _random_batch(workload: Workload, schema: Schema, device: torch.device) -> Batch:
