@@ -36,7 +36,7 @@ def main(config: Any) -> None:
         contestants,
         out,
         settings,
-        find_all_demonstrations(contestants, config.demonstrations),
+        find_all_demonstrations(contestants, config.demonstrations, config.instruction),
         workers=None if config.workers == "auto" else config.workers,
         films=config.films,
     )
@@ -55,10 +55,13 @@ def print_policies(report: Mapping[str, Any], compared: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from act_policy.evaluation.sections.comparison_report import tabulate_policies
+    from act_policy.evaluation.sections.comparison_report import (
+        name_what_was_done,
+        tabulate_policies,
+    )
 
     columns = (compared, "letters", "successes", "success rate")  # the page shows more
-    table = Table(*columns, title=report["environment"], title_justify="left")
+    table = Table(*columns, title=name_what_was_done(report), title_justify="left")
     for row in tabulate_policies(report).rows:
         table.add_row(*row[: len(columns)])
     Console().print(table)
@@ -133,11 +136,13 @@ def _execution(contestant: Any) -> str:
     return "default" if steps is None else f"execute_steps={steps}"
 
 
-def find_all_demonstrations(contestants: list[Any], folder: str | None) -> list[Any]:
+def find_all_demonstrations(
+    contestants: list[Any], folder: str | None, task: str | None
+) -> list[Any]:
     """Read the demonstrations of each run once; those that are no longer there are named."""
     from act_policy.checkpoints.locate import find_run
     from act_policy.evaluation.rollouts.demonstrations import find_demonstrations
 
     runs = dict.fromkeys(find_run(one.checkpoint) for one in contestants)
-    found = [find_demonstrations(run_config(run), folder) for run in runs]
+    found = [find_demonstrations(run_config(run), folder, task) for run in runs]
     return [one for one in found if one is not None]

@@ -94,7 +94,7 @@ def evaluate_rollouts(
     from act_policy.evaluation.sections.rollout_report import Background
 
     trained_with = run_config(run)
-    demonstrations = find_demonstrations(trained_with, config.demonstrations)
+    demonstrations = find_demonstrations(trained_with, config.demonstrations, config.instruction)
     simulator = prepare_simulator(config, demonstrations)
     report = evaluate(
         checkpoint,

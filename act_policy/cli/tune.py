@@ -44,7 +44,7 @@ def main(config: Any) -> None:
         settings,
         given["execute_steps"],
         given["ensemble_coefficients"] or [],
-        find_all_demonstrations([contestant], config.demonstrations),
+        find_all_demonstrations([contestant], config.demonstrations, config.instruction),
         workers=None if config.workers == "auto" else config.workers,
         films=config.films,
     )

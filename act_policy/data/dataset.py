@@ -119,6 +119,10 @@ class DemonstrationDataset(Protocol):
     def vector_dimensions(self, name: str) -> VectorDimensions:
         """Describe the n dimensions of one of `vector_names`; raises UserError."""
 
+    def environment(self, episode: int) -> str:
+        """Return the id of the simulated environment of an episode; "" on a real robot."""
+        return self.schema.environment
+
     def frame(self, episode: int, step: int, camera: str) -> np.ndarray:
         """Return uint8 (h, w, 3) RGB; raises UndecodableFrameError.
 

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from act_policy.checkpoints.locate import identity
 from act_policy.control.chunks.policy import ChunkPolicy
-from act_policy.errors import UserError, check_choice, check_whole_number
+from act_policy.errors import UserError, check_choice, check_whole_number, located
 from act_policy.evaluation.results import (
     check_writable,
     continue_same,
@@ -25,9 +25,15 @@ from act_policy.evaluation.rollouts.contest import (
 )
 from act_policy.evaluation.rollouts.demonstrations import (
     TrainingDemonstrations,
+    find_environment,
     refuse_demonstrated,
 )
-from act_policy.evaluation.rollouts.run import Environment, EpisodeResult, build_environment
+from act_policy.evaluation.rollouts.run import (
+    Environment,
+    EpisodeResult,
+    build_environment,
+    build_in,
+)
 from act_policy.evaluation.rollouts.smoothness import DemonstratedMotion
 from act_policy.evaluation.sections.comparison_report import write_comparison_report
 from act_policy.judging.schedule import Schedule, Turn
@@ -52,6 +58,7 @@ class ComparisonConfig:
     confidence: that all verdicts are right.
     max_steps: end of an episode; None is that of the demonstrations, else the environment's own.
     quality: of the images, fast or exact; None is that of the demonstrations, else fast.
+    instruction: the task in words, for the policies that know several.
     """
 
     seed: int = 1000
@@ -60,6 +67,7 @@ class ComparisonConfig:
     confidence: float = 0.95
     max_steps: int | None = None
     quality: str | None = None
+    instruction: str | None = None
 
     def __post_init__(self) -> None:
         check_whole_number("episodes", self.episodes, 1)
@@ -110,8 +118,8 @@ def compare(
         contestants: two or more, with different names.
         out: folder, made if it does not exist.
         config: how they are compared.
-        demonstrations: those that the policies were trained on: their seeds are refused, and the
-            policies' smoothness is compared with theirs.
+        demonstrations: those of the task that the policies were trained on: their seeds are
+            refused, and the policies' smoothness is compared with theirs.
         workers: processes; None takes every usable core.
         films: number of initial states with different outcomes that the report shows.
         load: opens a policy; called here and in each process.
@@ -151,7 +159,11 @@ def hold(
     compared = [identity(contestant.checkpoint) for contestant in contestants]
     policies = _open(contestants, load)
     contestants = [_settled(one, policy) for one, policy in zip(contestants, policies, strict=True)]
-    environment = _same_environment(contestants, policies)
+    for one, policy in zip(contestants, policies, strict=True):
+        with located(f"policies: {one.name}"):
+            policy.schema.task_index(config.instruction)  # refuses an unknown task
+    schemas = {one.name: policy.schema for one, policy in zip(contestants, policies, strict=True)}
+    environment = find_environment(schemas, demonstrations)
     config = _as_recorded(config, demonstrations, environment)
     seen = set().union(*(one.seeds for one in demonstrations))
     refuse_demonstrated(
@@ -166,6 +178,7 @@ def hold(
     for turn, result in sorted(earlier.items(), key=lambda item: item[0].state):
         schedule.record(turn, result.success)
     build = partial(build, max_steps=config.max_steps, quality=config.quality)
+    build = partial(build_in, environment, build)
     total = len(contestants) * config.episodes
     with tqdm(total=total, initial=len(earlier), desc="at most", unit="episode") as bar:
         run_contest(
@@ -176,6 +189,7 @@ def hold(
             workers,
             load,
             build,
+            config.instruction,
             on_result=bar.update,
         )
     for contestant, before in zip(contestants, compared, strict=True):
@@ -225,16 +239,6 @@ def _settled(contestant: Contestant, policy: ChunkPolicy) -> Contestant:
         execute_steps=used.execute_steps,
         ensemble_coefficient=used.ensemble_coefficient,
     )
-
-
-def _same_environment(contestants: Sequence[Contestant], policies: Sequence[ChunkPolicy]) -> str:
-    environments = {
-        p.schema.environment: c.name for c, p in zip(contestants, policies, strict=True)
-    }
-    if len(environments) > 1:
-        listed = "; ".join(f"{name}: {env or 'none'}" for env, name in environments.items())
-        raise UserError(f"policies: they are for different environments ({listed})")
-    return next(iter(environments))
 
 
 def _as_recorded(

@@ -18,6 +18,7 @@ from act_policy.evaluation.rollouts.baselines import draw_demonstration
 from act_policy.evaluation.rollouts.delays import Delay, gradual_dimensions, make_executor
 from act_policy.evaluation.rollouts.demonstrations import (
     TrainingDemonstrations,
+    find_environment,
     refuse_demonstrated,
 )
 from act_policy.evaluation.rollouts.run import (
@@ -25,6 +26,7 @@ from act_policy.evaluation.rollouts.run import (
     EpisodeResult,
     Rollout,
     build_environment,
+    build_in,
     evaluate_policy,
 )
 from act_policy.evaluation.rollouts.seams import measure_motion
@@ -125,14 +127,16 @@ def evaluate(
         checkpoint: run folder, checkpoint file, bundle, ONNX file, or one of other software.
         out: folder, made if it does not exist.
         config: how it is tried.
-        demonstrations: their seeds are refused, and they are replayed as a baseline.
+        demonstrations: of its instruction; their seeds are refused, and they are replayed as a
+            baseline.
         baselines: whether to try a black image and a replayed demonstration on the same seeds.
         videos: number of successes, and of failures, that are filmed.
         workers: processes; None takes every usable core.
         background: what else the report shows.
         load: reads the checkpoint; called here and once in each process.
         build: (schema, sizes=None, max_steps=, quality=) -> environment, see build_environment.
-        environment: id, for a policy that does not know its environment.
+        environment: id, for a policy that does not know its environment; "" is that of the
+            demonstrations.
 
     Returns:
         What evaluation.json holds.
@@ -146,9 +150,10 @@ def evaluate(
     judged = identity(checkpoint)
     policy = load(checkpoint)
     shown = demonstrations or TrainingDemonstrations([])
-    config = config.like(shown.config, policy.schema.environment)
-    policy.schema.task_index(config.instruction)
-    shown = shown.of_task(config.instruction)
+    policy.schema.task_index(config.instruction)  # refuses an unknown task
+    known = policy.schema.environment or environment
+    environment = known or find_environment({"policy": policy.schema}, [shown])
+    config = config.like(shown.config, environment)
     # Refuse what cannot be executed before any process starts.
     asked_for = (config.execute_steps, config.ensemble_coefficient)
     used = make_executor(policy, *asked_for, config.lateness, config.seed).execution
@@ -168,6 +173,7 @@ def evaluate(
 
     check_writable(out)
     build = partial(build, max_steps=config.max_steps, quality=config.quality)
+    build = partial(build_in, environment, build)
     if config.displacement is not None:
         build = partial(build_displaced, build, config.displacement)
     rollouts = [rollout for group in groups.values() for rollout in group]
@@ -206,7 +212,7 @@ def evaluate(
         "motion": motion._asdict(),
         "baselines": summaries,
         "checkpoint": judged,
-        "environment": policy.schema.environment or environment,
+        "environment": environment,
         "execution": used.to_dict(),
         "rate": policy.schema.rate,
         "settings": asdict(config),

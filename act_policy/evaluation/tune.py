@@ -108,6 +108,7 @@ def tune(
     workers = usable_cores() if workers is None else check_whole_number("workers", workers, 1)
     check_whole_number("films", films, 0)
     policy = load(contestant)
+    policy.schema.task_index(config.instruction)  # refuses an unknown task
     candidates = list_candidates(
         policy.chunk_length, policy.execution, execute_steps, ensemble_coefficients
     )
@@ -130,7 +131,8 @@ def tune(
     left = race[0].left
     rates = [one["success_rate"] for one in held.report["policies"]]
     best = max(left, key=lambda i: (rates[i], -i))
-    reason = explain(candidates, rates, left, best, [one.seed for one in held.used[best]])
+    seeds = [one.seed for one in held.used[best]]
+    reason = explain(candidates, rates, left, best, seeds, config.instruction)
     chosen = replace(candidates[best], reason=reason)
     kept = write_execution(contestant.checkpoint, chosen)
     of_the_best = [v for v in held.report["verdicts"] if str(candidates[best]) in (v["a"], v["b"])]
@@ -155,9 +157,10 @@ def explain(
     left: Sequence[int],
     best: int,
     seeds: Sequence[int],
+    task: str | None = None,
 ) -> str:
-    """Say in words why the best candidate was chosen."""
-    states = format_count(len(seeds), "initial state")
+    """Say in words why the best candidate was chosen, and for which task of several."""
+    states = format_count(len(seeds), "initial state") + f" of {task!r}" * (task is not None)
     parts = [f"tuned: {rates[best]:.0%} of {states} succeeded (seeds {seeds[0]} to {seeds[-1]})"]
     if beaten := [str(one) for i, one in enumerate(candidates) if i not in left]:
         parts.append(f"worse: {', '.join(beaten)}")

@@ -77,6 +77,7 @@ def test_the_exit_code_says_whether_it_is_decided(
     report = {
         "environment": "fake/Reach-v0",
         "decided": decided,
+        "settings": {"instruction": None},
         "verdicts": [verdict],
         "policies": [{"name": name, **summary} for name in "ab"],
     }

@@ -23,6 +23,7 @@ REPORT = {
     "policies": [{"name": "execute_steps=4", **SUMMARY}],
     "chosen": {"execute_steps": 4, "ensemble_coefficient": None, "reason": "tuned: 9 of 10"},
     "kept_in": "run/execution.json",
+    "settings": {"instruction": None},
 }
 
 

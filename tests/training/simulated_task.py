@@ -1,6 +1,6 @@
 """A task for the policies of `training_for_tests`, whose success depends on what they do.
 
-Its id, `tests.training.simulated_task:Move-v0`, makes gymnasium import this file.
+Its ids, `tests.training.simulated_task:Move-v0` and `...:MoveAgain-v0`, make gymnasium import this.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from act_policy.types import Schema
 from tests.training.training_for_tests import SCHEMA
 
-ENVIRONMENT = f"{__name__}:Move-v0"
+ENVIRONMENT, SAME_AGAIN = f"{__name__}:Move-v0", f"{__name__}:MoveAgain-v0"
 
 
 class Move(gymnasium.Env[dict[str, Any], np.ndarray]):
@@ -41,4 +41,5 @@ class Move(gymnasium.Env[dict[str, Any], np.ndarray]):
         return {"pixels": pixels, "agent_pos": np.array([self.moved, self.goal], np.float32)}
 
 
-gymnasium.register("Move-v0", Move, max_episode_steps=8, disable_env_checker=True)
+for name in ("Move-v0", "MoveAgain-v0"):
+    gymnasium.register(name, Move, max_episode_steps=8, disable_env_checker=True)

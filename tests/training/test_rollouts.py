@@ -9,19 +9,23 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import psutil
 import pytest
 import torch
 
 from act_policy import UserError
 from act_policy.cli.training.rollouts import configure_rollouts
+from act_policy.data.loading.datamodule import DemonstrationDataModule
+from act_policy.sim import rendering
 from act_policy.training.callbacks.rollouts import Rollouts
 from act_policy.training.rollouts.bounded_share import BoundedShare
 from act_policy.training.rollouts.queue import RolloutConfig, RolloutQueue, choose_seeds
 from act_policy.training.rollouts.records import Record, hash_weights, read_record, write_record
+from act_policy.training.rollouts.simulated_tasks import SimulatedTask
 from act_policy.training.run.metrics_file import MetricsFile
 from tests.paths import ROOT
-from tests.training.simulated_task import ENVIRONMENT
+from tests.training.simulated_task import ENVIRONMENT, SAME_AGAIN
 from tests.training.training_for_tests import make_data, run_training, write_demonstrations
 
 # Stands for the process that simulates: the policy of step n succeeds at the first n % 5 seeds.
@@ -199,6 +203,87 @@ def test_demonstrations_without_a_simulated_task_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=r"rollout_every=5: .* names no simulated environment.*"):
         configure_rollouts(Asked(demonstrations), make_data(demonstrations))
+
+
+def write_tasks(folder: Path, **environments: str) -> DemonstrationDataModule:
+    """Write a folder of demonstrations for each task; "" is none."""
+    for words, environment in environments.items():
+        path = write_demonstrations(folder / words, environment=environment)
+        for file in path.iterdir():
+            with h5py.File(file, "a") as hdf5:
+                hdf5.attrs["instruction"] = words
+    first, *others = environments
+    return make_data(folder / first, mix=[{"path": folder / words} for words in others])
+
+
+def test_each_task_gets_its_share_of_the_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendering, "choose_gl_backend", lambda: None)
+    data = write_tasks(tmp_path, reach="Reach-v0", push="Push-v0", push_back="Push-v0")
+    config = configure_rollouts(Asked(tmp_path), data, tries=False)
+    tasks = (("Reach-v0", "reach"), ("Push-v0", "push"), ("Push-v0", "push_back"))
+    assert config.tasks == tuple(SimulatedTask(*task) for task in tasks)
+    queue = make_queue(tmp_path, config, 3)
+    (record,) = queue.folder.read(3)
+    assert record.tasks == config.tasks  # also from the file
+    missing = record.add(70_001, True, 5).missing
+    assert [(seed, task.words) for seed, task in missing] == [
+        *((70_000, "reach"), (70_003, "reach")),
+        (70_002, "push_back"),
+    ]
+    assert "in 4 episodes each, dealt out among 3 tasks" in queue.describe(3)
+    told_none = make_data(
+        tmp_path / "push", mix=[{"path": tmp_path / "reach"}], select={"tasks": False}
+    )
+    config = configure_rollouts(Asked(tmp_path), told_none, tries=False)
+    assert config.tasks == (SimulatedTask("Push-v0"), SimulatedTask("Reach-v0"))
+
+
+def test_more_tasks_than_episodes_and_a_real_robots_are_refused(tmp_path: Path) -> None:
+    few = dict.fromkeys(("a", "b", "c", "d", "e"), "Reach-v0")
+    with pytest.raises(UserError, match=r"5 tasks .*rollout_episodes=4; give rollout_episodes=5"):
+        configure_rollouts(Asked(tmp_path), write_tasks(tmp_path / "few", **few))
+    data = write_tasks(tmp_path / "real", a="Reach-v0", real="")
+    with pytest.raises(UserError, match=r"real/episode_000000.hdf5.* names no simulated env"):
+        configure_rollouts(Asked(tmp_path), data)
+
+
+@pytest.mark.slow
+def test_a_run_of_two_tasks_in_two_environments_is_evaluated_in_both(tmp_path: Path) -> None:
+    write_tasks(tmp_path, one=ENVIRONMENT, other=SAME_AGAIN)
+
+    def call(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, f"scripts/{script}.py", *arguments],
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            text=True,
+            capture_output=True,
+        )
+
+    data = (f"data.path={tmp_path / 'one'}", f"data.mix=[{{path: {tmp_path / 'other'}}}]")
+    steps = ("max_steps=4", "validate_every=4", "rollout_every=4", "rollout_episodes=5")
+    run = tmp_path / "run"
+    done = call("train", "experiment=tiny", *data, *steps, f"out={run}")
+    assert done.returncode == 0, done.stderr
+    assert "1 of the run's policies in 5 episodes each, dealt out among 2 tasks" in done.stdout
+    record = read_record(run / "rollouts" / "step_00000004.json")
+    assert [(task.environment, task.words) for task in record.tasks] == [
+        (ENVIRONMENT, "one"),
+        (SAME_AGAIN, "other"),
+    ]
+    assert record.is_complete
+    played = [episode["seed"] for episode in record.episodes]
+    assert played == [70_000, 70_002, 70_004, 70_001, 70_003]  # one task after the other
+
+    asked = (f"checkpoint={run}", "episodes=1", "baselines=false", "videos=0", "workers=1")
+    refused = call("evaluate", *asked)
+    assert refused.returncode == 2
+    assert "task: the policy knows 2 tasks; say which: 'one', 'other'" in refused.stderr
+    done = call("evaluate", *asked, "instruction=other")
+    assert done.returncode == 0, done.stderr
+    assert f"{SAME_AGAIN}, 'other', seeds from 1000" in " ".join(done.stdout.split())
 
 
 @pytest.mark.slow

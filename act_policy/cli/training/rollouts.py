@@ -55,49 +55,56 @@ def configure_rollouts(
 
     tries: whether to try first that the task can be simulated.
 
+    Each task that the demonstrations show in simulation gets a share of the episodes.
+
     Raises:
-        UserError: the demonstrations name no simulated task, or one that does not fit them.
+        UserError: the demonstrations name no simulated task, or one that does not fit them, or more
+            of them than there are episodes.
     """
-    from act_policy.errors import UserError, check_whole_number, located
+    from act_policy.errors import UserError, check_whole_number, list_some, located
 
     asked = f"rollout_every={check_whole_number('rollout_every', config.rollout_every, 1)}"
     count = check_whole_number("rollout_episodes", config.rollout_episodes, 1)
-    if not (environment := data.schema.environment):
-        raise UserError(
-            f"{asked}: {config.data.path} names no simulated environment in which the policy could "
-            "be tried; leave it out, then best.ckpt (lowest held-out loss) is what is kept"
-        )
-    if data.schema.chooses_task:
-        raise UserError(
-            f"{asked}: the policy is to know {len(data.schema.tasks)} tasks, and no simulated "
-            "environment tells it which one is meant; leave it out, or choose one with "
-            "data.select.instruction="
-        )
     from act_policy.data.aloha.episode import read_recorded_config
     from act_policy.evaluation.evaluate import EvaluationConfig
     from act_policy.evaluation.rollouts.run import build_environment
     from act_policy.sim.rendering import choose_gl_backend
     from act_policy.system.processes import WorkerError, run_jobs
     from act_policy.training.rollouts.queue import RolloutConfig, choose_seeds
+    from act_policy.training.rollouts.simulated_tasks import find_simulated_tasks
 
-    recorded = read_recorded_config(data.dataset.episodes[0].file)
-    like = EvaluationConfig().like(recorded, environment)
-    build = partial(build_environment, max_steps=like.max_steps, quality=like.quality or "fast")
+    with located(asked):
+        found = find_simulated_tasks(data.dataset)
+    if count < len(found):
+        raise UserError(
+            f"{asked}: the demonstrations show {len(found)} tasks in simulation, each of which "
+            f"gets a share of rollout_episodes={count}; give rollout_episodes={len(found)} or more"
+        )
+    alike = {
+        task: EvaluationConfig().like(
+            read_recorded_config(data.dataset.episodes[episode].file), task.environment or ""
+        )
+        for task, episode in found.items()
+    }
+    first = next(iter(alike.values()))
+    build = partial(build_environment, max_steps=first.max_steps, quality=first.quality or "fast")
+    environments = list(dict.fromkeys(task.environment or "" for task in found))
     choose_gl_backend()  # once, here: the processes inherit it
     try:
         with located(asked):
-            run_jobs(partial(_builder, build, data.schema), [environment] * tries, 1)
+            run_jobs(partial(_builder, build, data.schema), environments if tries else [], 1)
     except WorkerError as error:
         last = str(error).strip().splitlines()[-1]
         raise UserError(
-            f"{asked}: {environment} cannot be simulated here: {last}; the simulators come with "
-            "pip install 'act_policy[sim]'"
+            f"{asked}: {list_some(environments)} cannot be simulated here: {last}; the simulators "
+            "come with pip install 'act_policy[sim]'"
         ) from None
     return RolloutConfig(
         (sys.executable, "-m", __name__),
         choose_seeds(count, data.demonstration_seeds),
-        like.max_steps,
-        like.quality or "fast",
+        first.max_steps,
+        first.quality or "fast",
+        tuple(task._replace(max_steps=like.max_steps) for task, like in alike.items()),
     )
 
 
@@ -134,9 +141,10 @@ def evaluate_rest(run: Path, checkpoint: Path, configure: "Callable[[], RolloutC
 
 def _builder(build: Any, schema: Any) -> Any:
     """Prepare a process that tries to make an environment."""
+    from act_policy.evaluation.rollouts.run import build_in
 
     def handle(name: str, alive: Any) -> None:
-        build(schema).close()
+        build_in(name, build, schema).close()
 
     return handle
 
@@ -186,7 +194,12 @@ def main(path: Path) -> None:
         evaluate_policy(
             partial(open_policy, path.with_suffix(".ckpt")),
             partial(build_gated, build, gate),
-            [Rollout(seed) for seed in record.missing_seeds],
+            [
+                Rollout(
+                    seed, environment=task.environment, max_steps=task.max_steps, task=task.words
+                )
+                for seed, task in record.missing
+            ],
             workers=1,
             on_result=keep,
         )

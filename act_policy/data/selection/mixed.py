@@ -80,6 +80,10 @@ class MixedDataset(DemonstrationDataset):
         part, inside = self._find(episode)
         return part.instructions(inside)
 
+    def environment(self, episode: int) -> str:
+        part, inside = self._find(episode)
+        return part.environment(inside)
+
     def vector(self, episode: int, name: str) -> np.ndarray:
         part, inside = self._find(episode)
         return part.vector(inside, name)

@@ -10,7 +10,12 @@ from act_policy.checkpoints.source import Source
 from act_policy.control.chunks.executor import ChunkExecutor
 from act_policy.control.chunks.policy import ChunkPolicy
 from act_policy.evaluation.rollouts.kept import read_episode, write_episode
-from act_policy.evaluation.rollouts.run import Environment, EpisodeResult, run_episode
+from act_policy.evaluation.rollouts.run import (
+    Environment,
+    EpisodeResult,
+    run_episode,
+    tell_task,
+)
 from act_policy.judging.schedule import Schedule, Turn
 from act_policy.system.processes import Handler, run_jobs
 from act_policy.types import Schema
@@ -60,6 +65,7 @@ def run_contest(
     workers: int,
     load: Callable[[Contestant], ChunkPolicy],
     build: Callable[[Schema], Environment],
+    task: str | None = None,
     on_result: Callable[[], None] = lambda: None,
 ) -> None:
     """Run episodes in parallel until the schedule has none left; each is written as it finishes.
@@ -72,6 +78,7 @@ def run_contest(
         workers: number of processes.
         load: opens a contestant's policy; picklable.
         build: schema -> environment; picklable.
+        task: in words, for the policies that know several.
         on_result: called after each episode.
 
     Raises:
@@ -89,7 +96,7 @@ def run_contest(
         on_result()
         return next_jobs(1)
 
-    make_handler = partial(_players, contestants, load, build)
+    make_handler = partial(_players, contestants, load, build, task)
     run_jobs(
         make_handler,
         next_jobs(workers),
@@ -103,6 +110,7 @@ def _players(
     contestants: list[Contestant],
     load: Callable[[Contestant], ChunkPolicy],
     build: Callable[[Schema], Environment],
+    task: str | None,
 ) -> Handler[_Job, EpisodeResult]:
     """Prepare a worker process: each checkpoint is opened once, when it is first needed."""
     policies: dict[Path, ChunkPolicy] = {}
@@ -113,7 +121,7 @@ def _players(
         if contestant.checkpoint not in policies:
             policies[contestant.checkpoint] = load(contestant)
         policy = policies[contestant.checkpoint]
-        act = contestant.executor(policy).select_action
+        act = tell_task(contestant.executor(policy).select_action, task)
         return run_episode(environment_of(policy.schema), act, job.seed, alive)
 
     return handle

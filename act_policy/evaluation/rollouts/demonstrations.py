@@ -10,33 +10,26 @@ from act_policy.data.aloha.episode import read_recorded_config
 from act_policy.data.lerobot.hub import is_at_hand
 from act_policy.data.selection.demonstrations import RunReading, open_demonstrations
 from act_policy.errors import UserError
+from act_policy.types import Schema
 
 
 class TrainingDemonstrations(NamedTuple):
-    """The demonstrations that a policy was trained on.
+    """The demonstrations that a policy was trained on: those of one task, if it is asked for one.
 
-    actions: (T, a) of each demonstration.
-    seeds: of their initial states.
-    config: how they were recorded, where it is known.
-    tasks: what each demonstrates, in words; "" where it is not known.
+    actions: (T, a) of each of these demonstrations.
+    seeds: of the initial states of all demonstrations, of other tasks too.
+    config: how these were recorded, where it is known.
+    environments: ids of the simulated environments in which these were recorded.
     """
 
     actions: Sequence[np.ndarray]
     seeds: frozenset[int] = frozenset()
     config: Mapping[str, Any] = MappingProxyType({})
-    tasks: Sequence[str] = ()
-
-    def of_task(self, task: str | None) -> "TrainingDemonstrations":
-        """Keep the actions that demonstrate a task, if there are any; the seeds stay."""
-        if task is None or task not in self.tasks:
-            return self
-        pairs = list(zip(self.actions, self.tasks, strict=True))
-        actions = [actions for actions, told in pairs if told == task]
-        return self._replace(actions=actions, tasks=[task] * len(actions))
+    environments: tuple[str, ...] = ()
 
 
 def find_demonstrations(
-    config: Mapping[str, Any], folder: str | None
+    config: Mapping[str, Any], folder: str | None, task: str | None = None
 ) -> TrainingDemonstrations | None:
     """Read what the policy was trained on: to replay it, to refuse its seeds, to match its images.
 
@@ -44,6 +37,7 @@ def find_demonstrations(
         config: the run's config.yaml as plain values, empty where there is no run; its selection
             and reader settings hold for `folder` as well.
         folder: where the demonstrations are now; None is where the run found them.
+        task: in words; where no demonstration is of it, or it is None, all of them count.
 
     Returns:
         None, which is printed, where there are none.
@@ -61,11 +55,43 @@ def find_demonstrations(
         return None
     run = RunReading.from_config(config)
     dataset = open_demonstrations(folder, run.select, mix, run.reader)
-    actions = [dataset.action(episode) for episode in range(len(dataset.episodes))]
     seeds = frozenset(e.seed for e in dataset.episodes if e.seed is not None)
-    recorded = read_recorded_config(dataset.episodes[0].file)
-    tasks = [episode.instruction for episode in dataset.episodes]
-    return TrainingDemonstrations(actions, seeds, recorded, tasks)
+    episodes = range(len(dataset.episodes))
+    chosen = [e for e in episodes if dataset.episodes[e].instruction == task] or list(episodes)
+    actions = [dataset.action(episode) for episode in chosen]
+    recorded = read_recorded_config(dataset.episodes[chosen[0]].file)
+    environments = dict.fromkeys(dataset.environment(episode) for episode in chosen)
+    return TrainingDemonstrations(actions, seeds, recorded, tuple(filter(None, environments)))
+
+
+def find_environment(
+    schemas: Mapping[str, Schema], demonstrations: Sequence[TrainingDemonstrations]
+) -> str:
+    """Return the id of the environment in which policies act; "" where nobody names one.
+
+    A policy that learned in several environments names none. It acts in that of the others, which
+    is also the one in which the task that it is told was demonstrated.
+
+    Args:
+        schemas: a policy's name -> its schema.
+        demonstrations: of the task that the policies are told.
+
+    Raises:
+        UserError: there are several.
+    """
+    named = {schema.environment: name for name, schema in schemas.items()}
+    if "" in named:
+        for environment in (e for one in demonstrations for e in one.environments):
+            named.setdefault(environment, "demonstrations")
+        if len(named) > 1:
+            del named[""]
+    if len(named) > 1:
+        listed = "; ".join(f"{name}: {environment}" for environment, name in named.items())
+        raise UserError(
+            f"policies and demonstrations are of different environments ({listed}); choose "
+            "policies, and demonstrations=FOLDER, of one"
+        )
+    return next(iter(named))
 
 
 def refuse_demonstrated(seeds: Sequence[int], demonstrated: set[int]) -> None:

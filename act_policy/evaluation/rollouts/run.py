@@ -156,6 +156,17 @@ def build_environment(
     return AdaptedObservations(environment, schema) if schema.differences(own) else environment
 
 
+def build_in(
+    environment: str,
+    build: Callable[..., Environment],
+    schema: Schema,
+    *arguments: Any,
+    **options: Any,
+) -> Environment:
+    """Build the environment of that id for a policy, whatever its own schema names."""
+    return build(replace(schema, environment=environment), *arguments, **options)
+
+
 def _make_ours(
     name: str, cameras: Mapping[str, tuple[int, int]], max_steps: int | None, quality: str
 ) -> Environment:
@@ -164,7 +175,9 @@ def _make_ours(
         raise UserError(
             "the policy's schema names no simulated environment, so it cannot be rolled out; "
             "for a checkpoint of other software, source.schema=FILE.json says it, and the names; "
-            "evaluate.py simulator=NAME describes a simulator that is not one of ours"
+            "evaluate.py simulator=NAME describes a simulator that is not one of ours; a policy "
+            "that learned in several takes that of its instruction=, which demonstrations=FOLDER "
+            "names where those of the run are gone"
         )
     try:
         return gymnasium.make(

@@ -61,7 +61,7 @@ def write_comparison_report(
     settings = report["settings"]
     page = render_page(
         "comparison",
-        f"{report['environment']}: {' against '.join(policies)}",
+        f"{name_what_was_done(report)}: {' against '.join(policies)}",
         verdicts=[say_verdict(one, settings["margin"]) for one in report["verdicts"]],
         chosen=say_chosen(report),
         several=len(policies) > 2,
@@ -76,6 +76,12 @@ def write_comparison_report(
         origin=tabulate_origin({**settings, **_checkpoints(policies), **report["versions"]}),
     )
     write_page(out / REPORT_FILE, page)
+
+
+def name_what_was_done(report: Mapping[str, Any]) -> str:
+    """Name the environment, and the task of which the policies were told."""
+    task = report["settings"]["instruction"]
+    return f"{report['environment']}" + f", {task!r}" * (task is not None)
 
 
 def say_chosen(report: Mapping[str, Any]) -> str | None:

@@ -18,6 +18,7 @@ from act_policy.training.rollouts.records import (
     read_record,
     write_record,
 )
+from act_policy.training.rollouts.simulated_tasks import SimulatedTask
 from act_policy.training.run.metrics_file import MetricsFile
 
 FIRST_SEED = 70_000
@@ -36,12 +37,14 @@ class RolloutConfig:
     seeds: of the initial states, the same for every policy.
     max_steps: end of an episode; None is the environment's own.
     quality: of the images, fast or exact.
+    tasks: among which the seeds are dealt out in turn.
     """
 
     command: tuple[str, ...]
     seeds: tuple[int, ...]
     max_steps: int | None
     quality: str
+    tasks: tuple[SimulatedTask, ...] = (SimulatedTask(),)
 
 
 def choose_seeds(number: int, demonstrated: Sequence[int]) -> tuple[int, ...]:
@@ -88,7 +91,7 @@ class RolloutQueue:
         """Let the policy of a step, which has been written, be evaluated."""
         config = self.config
         record = self.folder.propose(
-            Record(step, weights, config.seeds, config.max_steps, config.quality)
+            Record(step, weights, config.seeds, config.max_steps, config.quality, config.tasks)
         )
         if not record.is_open:  # trained again after a kill, and evaluated before
             self._close(record, step)
@@ -136,6 +139,8 @@ class RolloutQueue:
         closed = [record for record in self.folder.read(step) if record.is_complete]
         episodes = format_count(len(self.config.seeds), "episode")
         text = f"rollouts: {len(closed)} of the run's policies in {episodes} each"
+        if (tasks := len(self.config.tasks)) > 1:
+            text += f", dealt out among {tasks} tasks"
         if best := self.folder.keep_best(step):
             text += f"; best_success.ckpt is that of step {best.step}: {best}"
         if self.left_out:

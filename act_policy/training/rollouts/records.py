@@ -17,6 +17,7 @@ from torch import Tensor
 from act_policy.errors import UserError, writing
 from act_policy.intervals import wilson_interval
 from act_policy.system.atomic import atomic_file, link_or_copy
+from act_policy.training.rollouts.simulated_tasks import SimulatedTask
 from act_policy.training.run.run_folder import BEST_SUCCESS, ROLLOUT_FOLDER
 
 
@@ -29,6 +30,7 @@ class Record:
     seeds: of the initial states.
     max_steps: end of an episode; None is the environment's own.
     quality: of the images, fast or exact.
+    tasks: among which the seeds are dealt out in turn.
     episodes: those that are finished, as seed, success and steps.
     failure: why there will be no more of them; None where nothing went wrong.
     logged: whether the loggers have the result.
@@ -39,6 +41,7 @@ class Record:
     seeds: tuple[int, ...]
     max_steps: int | None
     quality: str
+    tasks: tuple[SimulatedTask, ...] = (SimulatedTask(),)
     episodes: tuple[Mapping[str, Any], ...] = ()
     failure: str | None = None
     logged: bool = False
@@ -48,6 +51,13 @@ class Record:
         """Seeds whose episodes have not been finished."""
         finished = {episode["seed"] for episode in self.episodes}
         return [seed for seed in self.seeds if seed not in finished]
+
+    @property
+    def missing(self) -> list[tuple[int, SimulatedTask]]:
+        """Seeds whose episodes have not been finished, and their tasks, one task after another."""
+        count = len(self.tasks)
+        places = [(self.seeds.index(seed) % count, seed) for seed in self.missing_seeds]
+        return [(seed, self.tasks[place]) for place, seed in sorted(places)]
 
     @property
     def is_complete(self) -> bool:
@@ -92,6 +102,8 @@ def read_record(path: Path) -> Record:
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
         plain["seeds"], plain["episodes"] = tuple(plain["seeds"]), tuple(plain["episodes"])
+        if "tasks" in plain:  # an older version knew of one
+            plain["tasks"] = tuple(SimulatedTask(*task) for task in plain["tasks"])
         return Record(**plain)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} cannot be read ({error}); remove it") from None
