@@ -37,6 +37,7 @@ def dataset_of(states, actions=None):
         timestamps=no_image,
         image_times=no_image,
         instructions=no_image,
+        environment=no_image,
         vector=no_image,
         vector_dimensions=no_image,
         frame=no_image,

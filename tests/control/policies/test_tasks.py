@@ -24,6 +24,7 @@ from tests.control.server_for_tests import (
     remote_policy,
     serving,
 )
+from tests.control.serving.clients_for_tests import wait_until
 
 TASKS = ("open it", "close it", "leave it")
 SEVERAL = replace(SCHEMA, tasks=TASKS)
@@ -103,6 +104,7 @@ def test_a_servers_page_lists_the_words_and_shows_the_last_ones() -> None:
         server = running.server
         page = status_page(server.status.snapshot(), SEVERAL, server.metadata, [])
         remote.predict_chunk(observe()._replace(task="close it"))
+        wait_until(lambda: server.status.last is not None)  # written once the answer is sent
         asked = status_page(server.status.snapshot(), SEVERAL, server.metadata, [])
     assert "one of the 3 tasks below" in page
     assert all(f"<td>{task}</td>" in page for task in TASKS)
