@@ -162,24 +162,31 @@ def choose_steps(
 ) -> Choice:
     """Choose how long to train."""
     name, change = "steps", "max_steps=N"
-    wanted = enough_samples(data)
+    wanted = enough_samples(data, held_out)
     steps = max(int(min(wanted, affordable_samples) / batch), 1)
     steps = steps // 10 * 10 or steps
-    reason = "enough for this many demonstrations"
+    reason = "the most passes over the demonstrations that are planned"
+    if wanted == LEAST_SAMPLES:
+        reason = "the fewest that are planned where there is time"
     if wanted == MOST_SAMPLES:
         reason = "the most that are planned; more may be better"
     if affordable_samples < wanted:
         reason = f"what the budget allows: a step takes {step_seconds:.2g} s here"
     if (given := by_hand.get("max_steps")) is not None:
         steps, reason = given, BY_HAND
-    passes = steps * batch / max(data.frames * (1 - held_out / len(data.lengths)), 1)
+    passes = steps * batch / max(_count_shown(data, held_out), 1)
     shown = f"{steps:,}, {passes:.0f} passes" if passes > 5 else f"{steps:,}, {passes:.1f} passes"
     return Choice(name, steps, shown, reason, change, {"max_steps": steps})
 
 
-def enough_samples(data: DataFacts) -> int:
-    """Return how many samples are enough for so many demonstrations."""
-    return min(max(MOST_PASSES * data.frames, LEAST_SAMPLES), MOST_SAMPLES)
+def enough_samples(data: DataFacts, held_out: int) -> int:
+    """Return how many samples are enough for so many demonstrations, some of them held out."""
+    return min(max(MOST_PASSES * _count_shown(data, held_out), LEAST_SAMPLES), MOST_SAMPLES)
+
+
+def _count_shown(data: DataFacts, held_out: int) -> int:
+    """Count the steps that are trained on, about."""
+    return round(data.frames * (1 - held_out / len(data.lengths)))
 
 
 def estimate_step(workload: Workload, machine: MachineFacts, measured: Measured) -> float:

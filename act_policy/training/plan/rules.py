@@ -55,7 +55,7 @@ def make_plan(
     network = choose_network(machine, by_hand)
     chunk = choose_chunk(data, by_hand)
     held_out = choose_held_out(data, by_hand)
-    enough = enough_samples(data)
+    enough = enough_samples(data, held_out.value)
     for size in reversed(IMAGE_SIZES):
         draft = _Draft(data, machine, by_hand, measured or {}, budget.value, network, chunk, size)
         if by_hand.has("data.select.resize") or min(enough, draft.samples) >= size.samples:
