@@ -164,9 +164,8 @@ def build_gated(build: "Callable[..., Environment]", gate: Gate, *given: Any, **
 def main(path: Path) -> None:
     """Run the episodes that a record lacks, and write down each."""
     messages = os.dup(sys.stdout.fileno())
-    os.dup2(
-        sys.stderr.fileno(), sys.stdout.fileno()
-    )  # keep what simulators print out of the messages
+    # keep what simulators print out of the messages
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     context = get_context("spawn")
     gate = Gate(context.RawValue("b", True), context.RawValue("b", False))
     threading.Thread(target=_obey, args=(gate,), daemon=True).start()

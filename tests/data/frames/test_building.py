@@ -68,10 +68,8 @@ def test_two_builders_decode_once_after_one_that_was_killed(tmp_path):
     np.testing.assert_array_equal(store.read("top", np.arange(9)), every_frame(dataset, "top"))
 
 
-def test_an_interrupted_builder_is_continued(tmp_path, monkeypatch, capsys):
-    folder = compressed_folder(tmp_path)
-    dataset = open_dataset(folder)
-    first = int(dataset.lengths[0])
+def interrupt_building(monkeypatch, first):
+    """Interrupt the next building in its second episode; return how to write, and what was."""
     monkeypatch.setattr(cache_building, "usable_cores", lambda: 1)
     write, written = cache_building._write, []
 
@@ -81,6 +79,14 @@ def test_an_interrupted_builder_is_continued(tmp_path, monkeypatch, capsys):
         written.append(write(*arguments))
 
     monkeypatch.setattr(cache_building, "_write", interrupted)
+    return write, written
+
+
+def test_an_interrupted_builder_is_continued(tmp_path, monkeypatch, capsys):
+    folder = compressed_folder(tmp_path)
+    dataset = open_dataset(folder)
+    first = int(dataset.lengths[0])
+    write, written = interrupt_building(monkeypatch, first)
     with pytest.raises(KeyboardInterrupt, match=r"while decoding; .*the same command goes on"):
         FrameStore(dataset)
     left = sorted(path.name.rpartition(".")[2] for path in cache_folder(dataset).glob("*"))

@@ -7,6 +7,7 @@ from act_policy.data.frames.missing import EVERYTHING, Missing, find_missing
 from act_policy.data.frames.store import FrameStore
 from act_policy.data.selection.demonstrations import open_demonstrations
 from act_policy.training.plan.gather import read_machine_facts
+from tests.data.frames.test_building import interrupt_building
 from tests.data.frames.test_store import compressed_folder
 
 NOTHING_THERE = {"raw": EVERYTHING, "jpeg": EVERYTHING}
@@ -20,15 +21,7 @@ def test_what_a_cache_lacks(tmp_path, monkeypatch):
     assert scaled.schema == selected.schema
     assert find_missing([scaled], None) == NOTHING_THERE
     first = int(selected.lengths[0])
-    monkeypatch.setattr(cache_building, "usable_cores", lambda: 1)
-    write, written = cache_building._write, []
-
-    def interrupted(*arguments):
-        if len(written) == first + 1:  # in the second episode
-            raise KeyboardInterrupt
-        written.append(write(*arguments))
-
-    monkeypatch.setattr(cache_building, "_write", interrupted)
+    write, _ = interrupt_building(monkeypatch, first)
     with pytest.raises(KeyboardInterrupt):
         FrameStore(selected)
     half = {"raw": Missing(1 - first / 9, 0.0), "jpeg": EVERYTHING}
